@@ -1,0 +1,48 @@
+# Two commands need no preparation: `make demo` and `make test`. Both set up .venv themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements/constraints.txt
+
+# Real data for the tests that want it; they are skipped, with that reason, where it is absent.
+ifneq ($(wildcard ../shared/data),)
+export CLOVECAL_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/flights.py --output demo-output
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.dev
+	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+docs: $(VENV)/.dev
+	$(PIP) --editable '.[docs]'
+	$(BIN)/python scripts/update_tables.py
+	$(BIN)/pdoc clovecal clovecal.datasets --docformat numpy --output-directory docs/_build
+
+clean:
+	rm -rf $(VENV) demo-output docs/_build
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "clovecal needs Python 3.11 or newer; name one with: make PYTHON=python3.12 demo" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml requirements/constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[plots]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml requirements/constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[dev,oracles]'
+	touch $@ $(VENV)/.demo
