@@ -1,0 +1,87 @@
+"""Audit, select, repair and train models that must hold in a domain nobody has seen yet.
+
+The public names, listed by hand. Each is imported when first used, so that ``import clovecal`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clovecal._validation import InputError
+    from clovecal.auditing import Audit, audit
+    from clovecal.domains import DomainResult, Domains, per_domain
+    from clovecal.metrics import (
+        BrierDecomposition,
+        InvarianceTest,
+        ReliabilityCurve,
+        accuracy,
+        brier,
+        brier_decomposition,
+        ece,
+        invariance_test,
+        irm_penalty,
+        log_loss,
+        mmce,
+        regression_calibration,
+        reliability_curve,
+    )
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "InputError": "clovecal._validation",
+    "Audit": "clovecal.auditing",
+    "audit": "clovecal.auditing",
+    "DomainResult": "clovecal.domains",
+    "Domains": "clovecal.domains",
+    "per_domain": "clovecal.domains",
+    "BrierDecomposition": "clovecal.metrics",
+    "InvarianceTest": "clovecal.metrics",
+    "ReliabilityCurve": "clovecal.metrics",
+    "accuracy": "clovecal.metrics",
+    "brier": "clovecal.metrics",
+    "brier_decomposition": "clovecal.metrics",
+    "ece": "clovecal.metrics",
+    "invariance_test": "clovecal.metrics",
+    "irm_penalty": "clovecal.metrics",
+    "log_loss": "clovecal.metrics",
+    "mmce": "clovecal.metrics",
+    "regression_calibration": "clovecal.metrics",
+    "reliability_curve": "clovecal.metrics",
+}
+
+__all__ = [
+    "Audit",
+    "BrierDecomposition",
+    "DomainResult",
+    "Domains",
+    "InputError",
+    "InvarianceTest",
+    "ReliabilityCurve",
+    "accuracy",
+    "audit",
+    "brier",
+    "brier_decomposition",
+    "ece",
+    "invariance_test",
+    "irm_penalty",
+    "log_loss",
+    "mmce",
+    "per_domain",
+    "regression_calibration",
+    "reliability_curve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'clovecal' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
