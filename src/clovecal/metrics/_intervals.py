@@ -1,0 +1,199 @@
+"""Confidence intervals for calibration errors that know the errors' upward bias.
+
+A calibration error is a norm of gaps, so noise alone makes it positive: a percentile bootstrap of a perfect model's
+ECE never covers 0. Here the interval is the set of true values under which the observed one is not surprising (a test
+inverted by simulation), along the line of models whose gaps have the observed pattern at any size. At size zero the
+simulated model is exactly calibrated, so a perfect model's interval covers 0 as often as it should.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from clovecal._statistics import OutcomeCells, divide_or
+from clovecal._validation import FloatArray
+
+# For a size of the true gaps: the true error, and simulated observed errors in ascending order.
+Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]
+
+_GRID = 16  # sizes of the true error at which the observed one's distribution is simulated
+
+
+@dataclass(frozen=True)
+class BinNoise:
+    """One domain's bins: rows, mean score, observed gap, and the outcome's variance where it isn't Bernoulli's."""
+
+    weight: FloatArray
+    score: FloatArray
+    gap: FloatArray
+    variance: FloatArray | None
+
+    @classmethod
+    def of(cls, cells: OutcomeCells, stratum: int, binary: bool) -> BinNoise:
+        """Take the non-empty bins of one domain."""
+        kept = cells.weight[stratum] > 0
+        weight, gap = cells.weight[stratum][kept], cells.mean_gap[stratum][kept]
+        squared = cells.gap_squared[stratum][kept] / weight
+        variance = None if binary else np.maximum(squared - gap * gap, 0.0) * weight / np.maximum(weight - 1, 1.0)
+        return cls(weight, cells.mean_score[stratum][kept], gap, variance)
+
+    @property
+    def patterns(self) -> tuple[FloatArray, FloatArray]:
+        """Two directions of plausible truths: the gap in few bins (for the lower limit), or in all (for the upper).
+
+        Noise inflates the error most where the true gap is zero, so which bins truly have a gap decides how much of
+        the observed error is bias. The lower limit assumes the least favourable answer, zero wherever the gap
+        is within noise; the upper limit the opposite, a gap of at least one standard error everywhere.
+        """
+        if self.variance is None:
+            # One imaginary row at the score keeps a bin of a single row from looking noiseless.
+            frequency = (self.weight * (self.score + self.gap) + self.score) / (self.weight + 1)
+            frequency = np.clip(frequency, 0.0, 1.0)
+            error = np.sqrt(frequency * (1 - frequency) / self.weight)
+        else:
+            error = np.sqrt(self.variance / self.weight)
+        size = np.abs(self.gap)
+        sign = np.where(self.gap == 0, np.where(self.score > 0.5, -1.0, 1.0), np.sign(self.gap))
+        everywhere = sign * np.maximum(size, error)
+        if not everywhere.any():  # no gap and no noise, such as certain predictions that all came true
+            everywhere = sign
+        few = np.where(size > 2 * error, self.gap, 0.0)
+        largest = size == size.max()
+        return (few if few.any() else np.where(largest, everywhere, 0.0)), everywhere
+
+    def true_gap(self, pattern: FloatArray, size: float) -> FloatArray:
+        """Return a pattern at a size; a frequency cannot leave [0, 1]."""
+        gap = size * pattern
+        return gap if self.variance is not None else np.clip(self.score + gap, 0.0, 1.0) - self.score
+
+
+def invert_binned_norm(
+    bins: BinNoise,
+    observed: float,
+    norm: Callable[[FloatArray, FloatArray], FloatArray],
+    levels: Sequence[float],
+    resamples: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return (levels, 2) confidence limits of ``norm(mass, gap)`` over bins."""
+    total = bins.weight.sum()
+    noise = _Noise.draw(bins, enough_draws(resamples, levels), rng)
+    at_null = np.sort(norm(noise.mass, noise.exact_at_null(rng)))
+
+    def simulator(pattern: FloatArray) -> Simulator:
+        def simulate(size: float) -> tuple[float, FloatArray]:
+            if size == 0:
+                return 0.0, at_null
+            gap = bins.true_gap(pattern, size)
+            return float(norm(bins.weight / total, gap)), np.sort(norm(noise.mass, gap + noise.at(gap)))
+
+        return simulate
+
+    few, everywhere = bins.patterns
+    return invert(simulator(few), simulator(everywhere), observed, levels)
+
+
+def invert_quadratic(
+    bins: BinNoise, kernel: FloatArray, levels: Sequence[float], draws: int, rng: np.random.Generator
+) -> FloatArray:
+    """Return (levels, 2) confidence limits of Σ_ab m_a k_ab m_b, where m is each cell's share of the rows times its gap.
+
+    The kernel pools cells, so normal noise at the observed frequencies serves every size, and the simulated error is a
+    parabola in the size.
+    """
+    mass = bins.weight / bins.weight.sum()
+    frequency = np.clip(bins.score + bins.gap, 0.0, 1.0)
+    smoothed = (bins.weight * frequency + bins.score) / (bins.weight + 1)
+    noise = rng.standard_normal((draws, len(mass))) * (mass * np.sqrt(smoothed * (1 - smoothed) / bins.weight))
+    noise_kernel = noise @ kernel
+    noise_part = np.einsum("ij,ij->i", noise_kernel, noise)
+    signal = mass * bins.gap
+    signal_part = float(signal @ kernel @ signal)
+    cross = noise_kernel @ signal
+
+    def simulate(size: float) -> tuple[float, FloatArray]:
+        truth = size**2 * signal_part
+        return truth, np.sort(truth + 2 * size * cross + noise_part)
+
+    return invert(simulate, simulate, signal_part, levels)
+
+
+def enough_draws(resamples: int, levels: Sequence[float]) -> int:
+    """Return enough draws for a few of them to lie beyond the farthest limit asked for."""
+    return max(resamples, int(np.ceil(4 / (1 - max(levels)))))
+
+
+def invert(for_lower: Simulator, for_upper: Simulator, observed: float, levels: Sequence[float]) -> FloatArray:
+    """Return the range of true values whose simulated errors make the observed one unsurprising."""
+    limits = np.empty((len(levels), 2))
+    for side, (simulate, direction) in enumerate(((for_lower, 1), (for_upper, -1))):
+        unit, at_unit = simulate(1.0)
+        reach = (observed + 6 * float(np.std(at_unit))) / unit if unit else 0.0
+        simulated = [simulate(size) for size in np.linspace(0.0, reach, _GRID)]
+        truths = np.maximum.accumulate([truth for truth, _ in simulated])
+        for row, level in zip(limits, levels, strict=True):
+            # Lower limit: the truths under which an error as large as the observed one is not too rare.
+            tail = 0.5 + direction * level / 2
+            quantiles = np.maximum.accumulate([_sorted_quantile(draws, tail) for _, draws in simulated])
+            row[side] = _crossing(truths, quantiles, observed)
+    return limits
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Resampled bin counts and standardised deviations; the same draws serve every size of the true gap."""
+
+    bins: BinNoise
+    counts: FloatArray
+    mass: FloatArray  # each bin's share of the resampled rows, (draws, bins)
+    root: FloatArray  # 1/√count, 0 for an empty bin
+    normal: FloatArray
+    skewed: FloatArray  # (normal² − 1)/6, what a unit of skewness adds
+
+    @classmethod
+    def draw(cls, bins: BinNoise, draws: int, rng: np.random.Generator) -> _Noise:
+        n = max(round(bins.weight.sum()), 1)
+        counts = rng.multinomial(n, bins.weight / bins.weight.sum(), size=draws).astype(np.float64)
+        normal = rng.standard_normal(counts.shape)
+        return cls(bins, counts, counts / n, divide_or(np.ones(1), np.sqrt(counts), 0.0), normal, (normal**2 - 1) / 6)
+
+    def exact_at_null(self, rng: np.random.Generator) -> FloatArray:
+        """Return the deviations of an exactly calibrated model, whose tails decide whether 0 is covered."""
+        if self.bins.variance is not None:
+            return self.at(np.zeros_like(self.bins.gap))
+        score = np.clip(self.bins.score, 0.0, 1.0)
+        return rng.binomial(self.counts.astype(np.int64), score) * self.root**2 - score * (self.counts > 0)
+
+    def at(self, gap: FloatArray) -> FloatArray:
+        """Return each bin's mean outcome minus its expectation, when the true gaps are these."""
+        if self.bins.variance is not None:
+            return self.normal * (np.sqrt(self.bins.variance) * self.root)
+        frequency = np.clip(self.bins.score + gap, 0.0, 1.0)
+        scale = np.sqrt(frequency * (1 - frequency)) * self.root
+        # Cornish–Fisher: rare outcomes in small bins are skewed, and symmetric noise would undercover them. The
+        # third moment's term is (1 − 2f)/count; it may not outgrow the scale, where the expansion has broken down.
+        skew = np.clip((1 - 2 * frequency) * self.root**2, -scale, scale)
+        return np.clip(scale * self.normal + skew * self.skewed, -frequency, 1 - frequency)
+
+
+def _sorted_quantile(ordered: FloatArray, q: float) -> float:
+    position = q * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return float(ordered[below] + (position - below) * (ordered[above] - ordered[below]))
+
+
+def _crossing(truths: FloatArray, quantiles: FloatArray, observed: float) -> float:
+    """Return the true value at which a rising quantile curve passes the observed value."""
+    if observed <= quantiles[0]:
+        return float(truths[0])
+    if observed >= quantiles[-1]:
+        return float(truths[-1])
+    after = int(np.searchsorted(quantiles, observed, side="right"))
+    low, high = quantiles[after - 1], quantiles[after]
+    share = (observed - low) / (high - low)
+    return float(truths[after - 1] + share * (truths[after] - truths[after - 1]))

@@ -1,0 +1,128 @@
+"""Calibration plots: observed frequency against predicted probability by bin (paper: appendix A.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv
+
+from clovecal._statistics import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
+from clovecal._validation import (
+    FloatArray,
+    IntArray,
+    check_choice,
+    check_count,
+    check_fraction,
+    check_predictions,
+)
+from clovecal.metrics._aspects import outcomes_and_scores
+from clovecal.metrics._means import wilson_interval
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """Points of a calibration plot, one per bin; NaN where a bin is empty.
+
+    Attributes
+    ----------
+    edges
+        The bins' edges (bins + 1); of equal-mass bins: the lowest score of each, and the highest of all.
+    count
+        Rows (their weight) in each bin.
+    confidence
+        Mean predicted probability.
+    frequency
+        Observed frequency of the outcome.
+    low, high
+        Confidence limits of the frequency.
+    """
+
+    edges: FloatArray
+    count: FloatArray
+    confidence: FloatArray
+    frequency: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def reliability_curve(
+    y: Any,
+    p: Any,
+    *,
+    bins: int = 10,
+    binning: str = "width",
+    of: str | None = None,
+    interval: str = "wilson",
+    ci: float = 0.95,
+    sample_weight: Any = None,
+) -> ReliabilityCurve:
+    """Compute a calibration plot's points with a confidence interval for each.
+
+    Parameters
+    ----------
+    y, p, bins, binning, sample_weight
+        As in `ece`.
+    of
+        "positive" or "confidence", as in `ece`.
+    interval
+        "wilson" (score interval) or "jeffreys" (equal-tailed Beta(½, ½) posterior).
+    ci
+        Confidence level of each bin's interval.
+
+    Returns
+    -------
+    ReliabilityCurve
+        One entry per bin.
+
+    Notes
+    -----
+    Bins are those of `ece`: closed on the right, the first also at 0. Σ (count/n)·|frequency − confidence| over the
+    bins is the ECE. Intervals are per bin, not simultaneous, and take weights as numbers of rows.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9], bins=2)
+    >>> curve.frequency.tolist(), curve.confidence.round(2).tolist()
+    ([0.5, 1.0], [0.25, 0.85])
+    """
+    predictions = check_predictions(y, p, sample_weight)
+    check_count(bins, "bins")
+    check_choice(binning, "binning", ("width", "mass"))
+    check_choice(of, "of", (None, "positive", "confidence"))
+    check_choice(interval, "interval", ("wilson", "jeffreys"))
+    level = check_fraction(ci, "ci")
+    ((outcome, score),) = outcomes_and_scores(predictions, of)
+    if binning == "width":
+        index = equal_width_bins(score, bins)
+        edges = np.arange(bins + 1) / bins
+    else:
+        index = equal_mass_bins(score, predictions.weight, bins)
+        edges = _mass_edges(score, index, bins)
+    weight = np.ones(len(score)) if predictions.weight is None else predictions.weight
+    count = weighted_counts(index, weight, bins)
+    hits = weighted_counts(index, weight * outcome, bins)
+    confidence = divide_or(weighted_counts(index, weight * score, bins), count, np.nan)
+    frequency = divide_or(hits, count, np.nan)
+    if interval == "wilson":
+        low, high = wilson_interval(frequency, count, level)
+    else:
+        low, high = _jeffreys_interval(hits, count, level)
+    low, high = (np.where(count > 0, limit, np.nan) for limit in (low, high))
+    return ReliabilityCurve(edges, count, confidence, frequency, low, high)
+
+
+def _mass_edges(score: FloatArray, index: IntArray, bins: int) -> FloatArray:
+    lowest = np.full(bins + 1, np.inf)
+    np.minimum.at(lowest, index, score)
+    lowest[-1] = score.max()
+    return np.minimum.accumulate(lowest[::-1])[::-1]  # an empty bin has no width
+
+
+def _jeffreys_interval(hits: FloatArray, count: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+    misses = np.maximum(count - hits, 0.0)
+    tail = (1 - level) / 2
+    low = np.where(hits > 0, betaincinv(hits + 0.5, misses + 0.5, tail), 0.0)
+    high = np.where(misses > 0, betaincinv(hits + 0.5, misses + 0.5, 1 - tail), 1.0)
+    return low, high
