@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clovecal._validation import InputError
     from clovecal.auditing import Audit, audit
+    from clovecal.calibrators import (
+        AutoCalibrator,
+        CalibratedByDomain,
+        Candidate,
+        Certificate,
+        NaiveIsotonic,
+        RobustIsotonic,
+        load_calibrator,
+    )
     from clovecal.domains import DomainResult, Domains, per_domain
     from clovecal.metrics import (
         BrierDecomposition,
@@ -34,6 +43,13 @@ _HOME = {
     "InputError": "clovecal._validation",
     "Audit": "clovecal.auditing",
     "audit": "clovecal.auditing",
+    "AutoCalibrator": "clovecal.calibrators",
+    "CalibratedByDomain": "clovecal.calibrators",
+    "Candidate": "clovecal.calibrators",
+    "Certificate": "clovecal.calibrators",
+    "NaiveIsotonic": "clovecal.calibrators",
+    "RobustIsotonic": "clovecal.calibrators",
+    "load_calibrator": "clovecal.calibrators",
     "DomainResult": "clovecal.domains",
     "Domains": "clovecal.domains",
     "per_domain": "clovecal.domains",
@@ -54,12 +70,18 @@ _HOME = {
 
 __all__ = [
     "Audit",
+    "AutoCalibrator",
     "BrierDecomposition",
+    "CalibratedByDomain",
+    "Candidate",
+    "Certificate",
     "DomainResult",
     "Domains",
     "InputError",
     "InvarianceTest",
+    "NaiveIsotonic",
     "ReliabilityCurve",
+    "RobustIsotonic",
     "accuracy",
     "audit",
     "brier",
@@ -67,6 +89,7 @@ __all__ = [
     "ece",
     "invariance_test",
     "irm_penalty",
+    "load_calibrator",
     "log_loss",
     "mmce",
     "per_domain",

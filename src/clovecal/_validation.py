@@ -6,6 +6,7 @@ Every message is one sentence: the argument, what is wrong (with the first offen
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, TypeAlias
@@ -59,12 +60,16 @@ def as_numpy(values: Any, name: str) -> AnyArray:
         values = values.detach()
         if str(values.dtype) == "torch.bfloat16":
             values = values.float()
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        # np.asarray would pass off what is masked as data
+        values = np.where(np.ma.getmaskarray(values), None, values.data)
     try:
         array = np.asarray(values)
     except ValueError as error:  # ragged nested lists
         raise InputError(f"{name} has rows of different lengths; pass a rectangular array.") from error
     if array.ndim == 0:
-        raise InputError(f"{name} is a single value ({values!r}); pass an array-like with one entry per row.")
+        shown = _show(values) if isinstance(values, (str, Real)) else type(values).__name__
+        raise InputError(f"{name} is a single value ({shown}); pass an array-like with one entry per row.")
     return array
 
 
@@ -73,13 +78,16 @@ def as_floats(values: Any, name: str) -> FloatArray:
     array = as_numpy(values, name)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64, copy=False)
-    if array.dtype.kind in "USTMmcV":
-        raise InputError(f"{name} holds {_kind_in_words(array)} (row 0 is {_show(array.flat[0])}); pass numbers.")
-    try:  # object arrays, e.g. a pandas column with missing values
-        return np.array([math.nan if _is_missing(v) else float(v) for v in array.flat]).reshape(array.shape)
-    except (TypeError, ValueError):
-        row, value = next((i, v) for i, v in enumerate(array.flat) if not _is_number(v) and not _is_missing(v))
-        raise InputError(f"{name} holds text (row {row} is {_show(value)}); pass numbers.") from None
+    if array.size == 0:
+        return np.zeros(array.shape)
+    wrong = 0 if array.dtype.kind in "MmcV" else _first_text(array)
+    if wrong is None:  # objects, e.g. a pandas column with missing values
+        try:
+            return np.array([math.nan if _is_missing(v) else float(v) for v in array.flat]).reshape(array.shape)
+        except (TypeError, ValueError):
+            wrong = next(i for i, v in enumerate(array.flat) if not _is_number(v) and not _is_missing(v))
+    value, row = array.flat[wrong], wrong * len(array) // array.size
+    raise InputError(f"{name} holds {_kind_in_words(array, value)} (row {row} is {_show(value)}); pass numbers.")
 
 
 def check_predictions(y: Any, p: Any, sample_weight: Any = None) -> Predictions:
@@ -129,7 +137,9 @@ def check_finite_rows(array: FloatArray, name: str) -> FloatArray:
     """Reject an empty array and the first row that holds NaN or infinity."""
     if len(array) == 0:
         raise InputError(f"{name} is empty; pass at least one row.")
-    if not math.isfinite(float(np.sum(array))):  # one cheap pass; a finite overflowing sum is looked at again below
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(np.sum(array))  # one cheap pass; a finite overflowing sum is looked at again below
+    if not math.isfinite(total):
         bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
         if len(bad):
             value = array[bad[0]] if array.ndim == 1 else array[bad[0]][~np.isfinite(array[bad[0]])][0]
@@ -167,7 +177,7 @@ def check_same_length(**arrays: AnyArray) -> None:
 
 def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> None:
     """Reject an option that is not one of its choices, listing them."""
-    if value not in choices:
+    if not isinstance(value, Hashable) or value not in choices:
         raise InputError(f"{name} is {_show(value)}; choose one of {', '.join(map(_show, choices))}.")
 
 
@@ -210,13 +220,13 @@ def _check_probabilities(p: Any) -> FloatArray:
     array = as_floats(p, "p")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim > 2:
+    if array.ndim > 2 or 0 in array.shape[1:]:
         raise InputError(f"p has shape {array.shape}; pass (n,) probabilities of label 1 or (n, C) with C classes.")
     check_finite_rows(array, "p")
     if array.min() < 0 or array.max() > 1:
         row = int(np.argmax(((array < 0) | (array > 1)).reshape(len(array), -1).any(axis=1)))
         value = array[row] if array.ndim == 1 else array[row][(array[row] < 0) | (array[row] > 1)][0]
-        raise InputError(f"p is {value:g} at row {row}, outside [0, 1]; {_how_to_get_probabilities(array)}.")
+        raise InputError(f"p is {_number(value)} at row {row}, outside [0, 1]; {_how_to_get_probabilities(array)}.")
     if array.ndim == 2:
         off = np.abs(array.sum(axis=1) - 1) > _ROW_SUM_TOLERANCE
         if off.any():
@@ -229,6 +239,8 @@ def _check_probabilities(p: Any) -> FloatArray:
 
 
 def _how_to_get_probabilities(array: FloatArray) -> str:
+    if max(-array.min(), array.max() - 1) <= _ROW_SUM_TOLERANCE:
+        return "clip what rounding has put outside"
     if array.min() >= 0 and array.max() <= 100:
         return "divide percentages by 100"
     return "apply a sigmoid or softmax to logits, or calibrate raw scores first"
@@ -241,8 +253,11 @@ def _check_labels(y: Any, classes: int | None) -> AnyArray:
     if array.ndim != 1:
         raise InputError(f"y has shape {array.shape}; pass one label per row.")
     if array.dtype.kind not in "fiub":
-        if array.dtype.kind in "USTO" and len(array) and isinstance(array[0], str):
-            raise InputError(f"y holds text (row 0 is {_show(array[0])}); code the labels as {_allowed(classes)}.")
+        text = _first_text(array)
+        if text is not None:
+            raise InputError(
+                f"y holds text (row {text} is {_show(array[text])}); code the labels as {_allowed(classes)}."
+            )
         array = as_floats(array, "y")
     if len(array) == 0:
         raise InputError("y is empty; pass at least one row.")
@@ -257,7 +272,7 @@ def _check_labels(y: Any, classes: int | None) -> AnyArray:
             return array if classes is None else array.astype(np.intp, copy=False)
         wrong = (array < 0) | (array > top)
     row = int(np.argmax(wrong))
-    raise InputError(f"y is {array[row]:g} at row {row}; code the labels as {_allowed(classes)}.")
+    raise InputError(f"y is {_number(array[row])} at row {row}; code the labels as {_allowed(classes)}.")
 
 
 def _allowed(classes: int | None) -> str:
@@ -271,6 +286,8 @@ def _is_missing(value: Any) -> bool:
         return bool(value != value)
     except TypeError:  # pandas.NA refuses to be a bool
         return True
+    except ValueError:  # an array in a cell
+        return False
 
 
 def _is_number(value: Any) -> bool:
@@ -281,8 +298,26 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _kind_in_words(array: AnyArray) -> str:
-    return {"M": "dates", "m": "time spans", "c": "complex numbers"}.get(array.dtype.kind, "text")
+def _first_text(array: AnyArray) -> int | None:
+    """Return the position of the first text; in an array that is all text, of the first that is not a number."""
+    if array.dtype.kind == "O":
+        return next((i for i, value in enumerate(array.flat) if isinstance(value, (str, bytes))), None)
+    if array.dtype.kind not in "UST" or array.size == 0:
+        return None
+    return next((i for i, value in enumerate(array.flat) if not _is_number(value)), 0)
+
+
+def _kind_in_words(array: AnyArray, value: Any) -> str:
+    if array.dtype.kind in "UST" or isinstance(value, (str, bytes)):
+        return "text"
+    kinds = {"M": "dates", "m": "time spans", "c": "complex numbers"}
+    return kinds.get(array.dtype.kind, f"objects of type {type(value).__name__}")
+
+
+def _number(value: Any) -> str:
+    """Write a number briefly, but never as another number: not 1 for 1.0000001."""
+    brief = f"{value:g}"
+    return brief if float(brief) == float(value) else repr(float(value))
 
 
 def _rows(count: int) -> str:

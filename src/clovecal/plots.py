@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 _GREY = "#8a8a8a"
+_FEWEST_ROWS = 10  # a bin with fewer rows says nothing and would only distract
 
 
 def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | None = None) -> Axes:
     """Draw observed frequency against predicted probability, overall and in some domains.
+
+    Bins of fewer than ten rows are left out.
 
     Parameters
     ----------
@@ -40,12 +43,14 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
     if len(domains) > len(COLOURS):
         raise InputError(f"domains has {len(domains)} names; a readable diagram shows at most {len(COLOURS)}.")
     ax.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="perfectly calibrated")
+    top = 0.0
     for name, colour, marker in zip(domains, COLOURS, MARKERS, strict=False):
         curve = audit.curve_by_domain[name]
-        spread = np.stack((curve.frequency - curve.low, curve.high - curve.frequency))
+        shown = curve.count >= _FEWEST_ROWS
+        spread = np.stack((curve.frequency - curve.low, curve.high - curve.frequency))[:, shown]
         ax.errorbar(
-            curve.confidence,
-            curve.frequency,
+            curve.confidence[shown],
+            curve.frequency[shown],
             yerr=np.maximum(spread, 0.0),
             color=colour,
             marker=marker,
@@ -55,12 +60,14 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
             capsize=2,
             label=f"{name} (ECE {audit.calibration.by_domain[name]:.3f})",
         )
+        top = max(top, curve.high[shown].max(initial=0.0), curve.confidence[shown].max(initial=0.0))
+    overall = audit.curve
+    shown = overall.count >= _FEWEST_ROWS
     label = f"all rows (ECE {audit.calibration.overall:.3f})"
-    ax.plot(audit.curve.confidence, audit.curve.frequency, color="black", marker="o", linewidth=2, label=label)
-    shown = [audit.curve, *(audit.curve_by_domain[name] for name in domains)]
-    top = min(1.0, 1.05 * max(np.nanmax([curve.confidence, curve.frequency]) for curve in shown))
-    ax.set_xlim(0, top)
-    ax.set_ylim(0, top)
+    ax.plot(overall.confidence[shown], overall.frequency[shown], "ko-", linewidth=2, label=label)
+    top = min(1.0, 1.05 * max(top, overall.high[shown].max(initial=0.0), overall.confidence[shown].max(initial=0.0)))
+    ax.set_xlim(0, top or 1.0)
+    ax.set_ylim(0, top or 1.0)
     ax.set_aspect("equal")
     what = ("predicted probability", "observed frequency")
     if audit.task == "multiclass":
@@ -97,7 +104,7 @@ def error_by_domain(
     ax.plot([result.by_domain[name] for name in names], height, "o", color=COLOURS[1], label="estimate")
     ax.axvline(result.overall, color="black", linewidth=1, linestyle=":", label=f"all rows: {result.overall:.3f}")
     ax.set_yticks(height, [str(name) for name in names])
-    ax.set_xlabel(f"{label} (line: confidence interval)")
+    ax.set_xlabel(f"{label} (bar: confidence interval)")
     ax.set_xlim(left=0)
     ax.legend(fontsize="small", frameon=False, loc="lower right")
     return ax

@@ -31,7 +31,7 @@ Source: United States Bureau of Transportation Statistics, as published in nycfl
 
 
 def load_flights() -> DomainDataset:
-    """Load 327,346 New York flights of 2013: is this one more than 15 minutes late, airline by airline?
+    """Load 327,346 New York flights of 2013: does a flight arrive more than 15 minutes late? By airline.
 
     Returns
     -------

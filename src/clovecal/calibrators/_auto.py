@@ -1,0 +1,258 @@
+"""Calibration that has proved itself on domains left out: repair where that helps, and little elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from clovecal._validation import FloatArray, InputError, IntArray, check_choice, check_count
+from clovecal.calibrators._isotonic import pooled_maps
+from clovecal.calibrators._minimax import MonotoneSteps
+from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator, apply_steps, normalise_rows
+from clovecal.calibrators._robust import merge_small, solve_domains
+from clovecal.domains import Domains, Name
+
+CHOICES = ("average", "mean", "worst")
+_TOLERANCE = 1e-6  # of the certified gap: far below what tells candidates apart
+_FAR = 1e3  # times the scores' range: how far beyond them the identity map of a regression goes on
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """How one way of calibrating did on domains it had not seen.
+
+    Attributes
+    ----------
+    name
+        "identity", "naive", "robust risk", "robust regret", with its shrinkage where there is one.
+    mean, worst
+        Held-out Brier score (mean squared error), average and worst over domains.
+    by_domain
+        The same for each domain, by a calibrator fitted without it.
+    weight
+        Share in the calibrator that was fitted in the end.
+    """
+
+    name: str
+    mean: float
+    worst: float
+    by_domain: Mapping[Name, float]
+    weight: float
+
+
+class AutoCalibrator(MonotoneCalibrator):
+    """Combine identity, naive and robust calibration by how each does on a domain it has not seen.
+
+    Every candidate is fitted without one domain and judged on that domain, for each domain in turn.
+
+    Parameters
+    ----------
+    choose
+        "average": the candidates' maps averaged, each with weight exp(−t), where t is its mean held-out excess over the
+        best candidate in standard errors; "mean" or "worst": the one candidate with the lowest mean or worst
+        held-out score, ties to the simpler.
+    shrinkage
+        The shrinkages of `RobustIsotonic` to try with the regret; together they count as one candidate.
+    min_domain_size
+        As in `RobustIsotonic`.
+    max_folds
+        With more domains than this, several are left out at a time.
+    interpolation
+        "linear" or "step", as in `NaiveIsotonic`.
+
+    Attributes
+    ----------
+    table_
+        A `Candidate` each, from the simplest to the most involved.
+    best_
+        Name of the candidate with the lowest mean (or worst) held-out score.
+    maps_
+        The fitted map, one per column of scores.
+
+    Notes
+    -----
+    With few domains the held-out scores cannot tell the candidates apart, and the one that looks best is a noisy
+    choice. The squared error is convex, so an average of those that look alike is never worse than their mean and often
+    better than each; ``experiments/calibrators`` has the comparison. The identity takes part when the scores can be
+    probabilities (or the targets are real numbers).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(size=3000)
+    >>> y = rng.uniform(size=3000) < p**2
+    >>> auto = AutoCalibrator().fit(p, y, domains=rng.integers(0, 5, 3000))
+    >>> [(one.name, round(one.weight, 2)) for one in auto.table_ if one.name == "identity"]
+    [('identity', 0.0)]
+    """
+
+    table_: tuple[Candidate, ...]
+    best_: str
+
+    def __init__(
+        self,
+        *,
+        choose: str = "average",
+        shrinkage: Sequence[float] = (0.0, 0.5),
+        min_domain_size: int = 1,
+        max_folds: int = 20,
+        interpolation: str = "linear",
+    ) -> None:
+        self.choose = choose
+        self.shrinkage = shrinkage
+        self.min_domain_size = min_domain_size
+        self.max_folds = max_folds
+        self.interpolation = interpolation
+
+    def _fit(self, rows: CalibrationRows) -> None:
+        check_choice(self.choose, "choose", CHOICES)
+        check_count(self.max_folds, "max_folds", at_least=2)
+        check_count(self.min_domain_size, "min_domain_size")
+        if rows.domains is None:
+            raise InputError("domains is None; choosing a calibrator needs one label per row or a membership matrix.")
+        domains = rows.domains.require_two()
+        candidates = self._candidates(rows)
+        losses = np.array(_held_out_losses(self, rows, domains, candidates))
+        weights = _weights(losses, self.choose, prior=np.array([candidate.prior for candidate in candidates]))
+        fitted = [candidate.maps(rows, domains) for candidate in candidates]
+        used = [(weight, maps) for weight, maps in zip(weights, fitted, strict=True) if weight > 0]
+        self.maps_ = tuple(
+            _average([weight for weight, _ in used], [maps[problem] for _, maps in used])
+            for problem in range(rows.n_problems)
+        )
+        self.table_ = tuple(
+            Candidate(
+                candidate.name,
+                float(loss.mean()),
+                float(loss.max()),
+                MappingProxyType(dict(zip(domains.names, loss.tolist(), strict=True))),
+                float(weight),
+            )
+            for candidate, loss, weight in zip(candidates, losses, weights, strict=True)
+        )
+        score = losses.max(axis=1) if self.choose == "worst" else losses.mean(axis=1)
+        self.best_ = candidates[int(np.argmin(score))].name
+
+    def _candidates(self, rows: CalibrationRows) -> list[_Recipe]:
+        recipes = [_Recipe("naive"), _Recipe("robust risk", "risk", 0.0, self.min_domain_size)]
+        for share in self.shrinkage:
+            name = f"robust regret, shrinkage {share:g}" if share else "robust regret"
+            recipes.append(_Recipe(name, "regret", share, self.min_domain_size, prior=1 / len(self.shrinkage)))
+        if _identity_applies(rows):
+            recipes.insert(0, _Recipe("identity"))
+        return recipes
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """A candidate before it is fitted."""
+
+    name: str
+    objective: str | None = None
+    shrinkage: float = 0.0
+    min_domain_size: int = 1
+    prior: float = 1.0  # its weight if nothing told the candidates apart
+
+    def maps(self, rows: CalibrationRows, domains: Domains) -> tuple[MonotoneSteps, ...]:
+        if self.name == "identity":
+            return tuple(_identity(rows.scores[:, problem]) for problem in range(rows.n_problems))
+        if self.objective is None:
+            return pooled_maps(rows)
+        merged = merge_small(domains, self.min_domain_size)
+        return solve_domains(rows, merged, self.objective, shrinkage=self.shrinkage, tol=_TOLERANCE).steps
+
+
+def _held_out_losses(
+    auto: AutoCalibrator, rows: CalibrationRows, domains: Domains, candidates: Sequence[_Recipe]
+) -> list[FloatArray]:
+    """Return each candidate's mean squared error in each domain, by fits that had none of the domain's rows."""
+    members = dict(domains.split())
+    losses = np.full((len(candidates), len(domains.names)), np.nan)
+    n_folds = min(auto.max_folds, len(domains.names))
+    for fold in range(n_folds):
+        left_out = range(fold, len(domains.names), n_folds)
+        outside = np.ones(domains.n_rows, dtype=bool)
+        for number in left_out:
+            outside[members[domains.names[number]]] = False
+        kept = np.flatnonzero(outside)
+        sources = _restrict(domains, kept)
+        if not sources.names:
+            raise InputError(
+                "domains overlap so much that leaving one out leaves no rows; pass fewer or disjoint domains."
+            )
+        training = rows.subset(kept)
+        for number, candidate in enumerate(candidates):
+            maps = candidate.maps(training, sources)
+            for domain in left_out:
+                test = rows.subset(members[domains.names[domain]])
+                losses[number, domain] = _mean_squared_error(maps, test, auto.class_frequencies_, auto.interpolation)
+    return list(losses)
+
+
+def _mean_squared_error(
+    maps: Sequence[MonotoneSteps], rows: CalibrationRows, frequencies: FloatArray | None, interpolation: str
+) -> float:
+    columns = [apply_steps(steps, score, interpolation) for steps, score in zip(maps, rows.scores.T, strict=True)]
+    predicted = np.column_stack(columns)
+    if frequencies is not None:
+        predicted = normalise_rows(predicted, frequencies)
+    targets = np.column_stack([rows.target(problem) for problem in range(rows.n_problems)])
+    return float(np.average(((predicted - targets) ** 2).sum(axis=1), weights=rows.weight))
+
+
+def _weights(losses: FloatArray, choose: str, prior: FloatArray) -> FloatArray:
+    """Return each candidate's share."""
+    score = losses.max(axis=1) if choose == "worst" else losses.mean(axis=1)
+    best = int(np.argmin(score))
+    if choose != "average":
+        return np.asarray(np.eye(len(losses))[best])
+    excess = losses - losses[best]
+    error = excess.std(axis=1, ddof=1) / np.sqrt(losses.shape[1])
+    # A candidate that is the best one under another name has neither excess nor error.
+    standardised = np.divide(excess.mean(axis=1), error, out=np.zeros(len(losses)), where=error > 0)
+    weights = prior * np.exp(-standardised)
+    weights[weights < 1e-4 * weights.max()] = 0.0
+    return np.asarray(weights / weights.sum())
+
+
+def _average(weights: Sequence[float], maps: Sequence[MonotoneSteps]) -> MonotoneSteps:
+    """Return the weighted average of maps, which is linear between the knots of all of them."""
+    if len(maps) == 1:
+        return maps[0]
+    knots = np.unique(np.concatenate([steps.knots for steps in maps]))
+    parts = [weight * np.interp(knots, steps.knots, steps.values) for weight, steps in zip(weights, maps, strict=True)]
+    return MonotoneSteps(knots, np.maximum.accumulate(np.sum(parts, axis=0)))
+
+
+def _identity_applies(rows: CalibrationRows) -> bool:
+    probabilities = rows.scores.min() >= 0 and rows.scores.max() <= 1
+    binary = bool(np.all((rows.y == 0) | (rows.y == 1)))
+    return bool(probabilities) or (rows.n_problems == 1 and not binary)
+
+
+def _identity(score: FloatArray) -> MonotoneSteps:
+    """Return the map that changes nothing, on [0, 1] or as far as scores of a regression may reasonably go."""
+    low, high = float(score.min()), float(score.max())
+    if low >= 0 and high <= 1:
+        ends = np.array([0.0, 1.0])
+    else:
+        reach = _FAR * ((high - low) or max(abs(low), 1.0))
+        ends = np.array([low - reach, high + reach])
+    return MonotoneSteps(ends, ends)
+
+
+def _restrict(domains: Domains, kept: IntArray) -> Domains:
+    """Return the domains of some rows, without those that have none left."""
+    if domains.rows is None:
+        codes, rows = domains.codes[kept], None
+    else:
+        position = np.full(domains.n_rows, -1, dtype=np.intp)
+        position[kept] = np.arange(len(kept))
+        inside = position[domains.rows] >= 0
+        codes, rows = domains.codes[inside], position[domains.rows[inside]]
+    used, codes = np.unique(codes, return_inverse=True)
+    return Domains(tuple(domains.names[number] for number in used), codes, rows, len(kept))

@@ -1,0 +1,231 @@
+"""Score cells: rows summed per domain over ranges of the score, sorted only where an isotonic fit can tell.
+
+An isotonic fit is constant over long blocks of scores, and inside a block the order of the rows is irrelevant. So rows
+are first dropped into small buckets of neighbouring scores, which takes no sorting, and a bucket is split into its
+distinct scores only when a fit might place a block boundary inside it (`Cells.fit` tells).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
+from scipy.sparse import csr_array, vstack
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+# Larger buckets are fewer to handle, but more of them could hide a block boundary.
+ROWS_PER_BUCKET = 16
+# Bounds the buckets × domains table, and so the memory, when there are many of both.
+LARGEST_TABLE = 2**22
+
+
+@dataclass(frozen=True)
+class CellFit:
+    """The isotonic regression of a mixture of domains, when a bucket's rows must share one value.
+
+    Attributes
+    ----------
+    explained : float
+        Σ_q B_q²/A_q over the blocks q, with A and B the mixture's mass and moment: the second moment less the risk.
+    starts : array of int
+        The cell that begins each block.
+    doubtful : array of bool
+        The buckets that the regression of the rows themselves might break up. If there are none, it is this one.
+    """
+
+    explained: float
+    starts: Indices
+    doubtful: Flags
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One target to fit: rows in k domains, summed over cells that partition the line of scores.
+
+    Build it with :meth:`from_rows`. A cell is one score, or a bucket of neighbouring scores not yet sorted (its
+    `cell_score` is NaN). `mass` and `moment` have a row per cell j and a column per domain e: Σw/W_e and
+    Σw(y − centre)/W_e over the rows that j and e share.
+    """
+
+    # The rows, in their original order; y is centred.
+    scores: Floats
+    y: Floats
+    weight: Floats
+    domain: Indices
+    bucket: Indices
+    centre: float
+    # Per domain: W_e and Σw(y − centre)²/W_e.
+    domain_weight: Floats
+    second_moment: Floats
+    # Per cell, in order of the score.
+    cell_bucket: Indices
+    cell_score: Floats
+    mass: csr_array
+    moment: csr_array
+
+    @classmethod
+    def from_rows(
+        cls,
+        scores: ArrayLike,
+        y: ArrayLike,
+        *,
+        codes: ArrayLike,
+        n_domains: int,
+        rows: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Cells:
+        """Sum rows into buckets.
+
+        Parameters
+        ----------
+        scores, y : array of float, shape (n,)
+            Finite scores and targets.
+        codes : array of int
+            Domains, 0 … n_domains − 1: of each row, or of each entry of `rows`.
+        n_domains : int
+            The number of domains, k. Each needs a row of positive weight.
+        rows : array of int, optional
+            Row numbers that pair with `codes`: a row in two domains is listed twice, a row in none is not listed.
+        sample_weight : array of float, shape (n,), optional
+            Frequencies; rows of weight 0 count for nothing, not even as a knot.
+        """
+        scores, y = np.asarray(scores, dtype=float), np.asarray(y, dtype=float)
+        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        domain = np.asarray(codes, dtype=np.intp)
+        if rows is not None:
+            listed = np.asarray(rows, dtype=np.intp)
+            scores, y, weight = scores[listed], y[listed], weight[listed]
+        if not weight.all():
+            counted = weight > 0
+            scores, y, weight, domain = scores[counted], y[counted], weight[counted], domain[counted]
+        domain_weight = np.bincount(domain, weights=weight, minlength=n_domains).astype(float, copy=False)
+        if len(domain_weight) != n_domains or not domain_weight.all():
+            raise ValueError(
+                f"codes must name each of the {n_domains} domains on a row of positive weight, and no others; "
+                "drop the empty domains and number the rest 0, 1, …."
+            )
+
+        # Without centring, targets such as 1e6 + noise lose their digits in the second moments.
+        centre = float(weight @ y / domain_weight.sum())
+        y = y - centre
+        moment = weight * y
+        bucket = _bucket(scores, min(len(scores) // ROWS_PER_BUCKET, LARGEST_TABLE // n_domains) + 1)
+        pair = bucket * n_domains
+        pair += domain
+        weight_by_pair = np.bincount(pair, weights=weight)
+        moment_by_pair = np.bincount(pair, weights=moment)
+        present = np.flatnonzero(weight_by_pair)
+        pair_bucket, pair_domain = np.divmod(present, n_domains)
+        cell_bucket, first = np.unique(pair_bucket, return_index=True)
+        ends = np.append(first, len(present))
+        return cls(
+            scores=scores,
+            y=y,
+            weight=weight,
+            domain=domain,
+            bucket=bucket,
+            centre=centre,
+            domain_weight=domain_weight,
+            second_moment=np.bincount(domain, weights=moment * y) / domain_weight,
+            cell_bucket=cell_bucket,
+            cell_score=np.full(len(cell_bucket), np.nan),
+            mass=_matrix(weight_by_pair[present] / domain_weight[pair_domain], pair_domain, ends, n_domains),
+            moment=_matrix(moment_by_pair[present] / domain_weight[pair_domain], pair_domain, ends, n_domains),
+        )
+
+    def sums(self, starts: Indices) -> tuple[Floats, Floats]:
+        """Mass and moment of runs of cells, one beginning at each of `starts`: dense, runs × domains."""
+        count = len(self.cell_bucket)
+        membership = _matrix(np.ones(count), np.arange(count), np.append(starts, count), count)
+        return (membership @ self.mass).toarray(), (membership @ self.moment).toarray()
+
+    def fit(self, mixture: Floats) -> CellFit:
+        """Isotonic regression of the domains mixed with these weights, one value per cell.
+
+        Notes
+        -----
+        An isotonic regression is the greatest convex minorant of the cumulative moment as a function of the cumulative
+        mass. Whatever the order of a bucket's rows, that curve stays above the corner it would have if the bucket had
+        only targets as low as any, then only targets as high as any. Sorting lowers the minorant if at all, so where
+        the corner is not below the minorant of the cells, the rows inside are not below the minorant of the rows.
+        """
+        mass, moment = self.mass @ mixture, self.moment @ mixture
+        mean = moment / mass
+        regression = isotonic_regression(mean, weights=mass)
+        starts = regression.blocks[:-1]
+        block_mass, block_moment = np.add.reduceat(mass, starts), np.add.reduceat(moment, starts)
+
+        low, high = self.y.min(), self.y.max()
+        low_mass = mass * (high - mean) / ((high - low) or 1.0)
+        rise = moment - mass * regression.x
+        corner_above_minorant = np.cumsum(rise) - rise + low_mass * (low - regression.x)
+        return CellFit(
+            explained=float(np.sum(block_moment**2 / block_mass)),
+            starts=starts,
+            doubtful=np.isnan(self.cell_score) & (corner_above_minorant < -1e-16 * (high - low)),
+        )
+
+    def sort(self, chosen: Flags) -> tuple[Cells, Indices]:
+        """Split the chosen buckets into their scores; also say where each of the old cells now begins."""
+        is_chosen_bucket = np.zeros(self.cell_bucket[-1] + 1, dtype=bool)
+        is_chosen_bucket[self.cell_bucket[chosen]] = True
+        row = np.flatnonzero(is_chosen_bucket[self.bucket])
+        row = row[np.argsort(self.scores[row])]
+        begins_score = np.append(True, self.scores[row[1:]] != self.scores[row[:-1]])
+        first_row = row[begins_score]
+        position = np.cumsum(begins_score) - 1, self.domain[row]
+        shape = len(first_row), len(self.domain_weight)
+        share = self.weight[row] / self.domain_weight[self.domain[row]]
+        mass = csr_array((share, position), shape=shape)
+        moment = csr_array((share * self.y[row], position), shape=shape)
+
+        # A bucket is either kept or replaced, so a stable sort by bucket puts all cells in order of the score.
+        kept = ~chosen
+        bucket = np.concatenate([self.cell_bucket[kept], self.bucket[first_row]])
+        order = np.argsort(bucket, kind="stable")
+        cells = replace(
+            self,
+            cell_bucket=bucket[order],
+            cell_score=np.concatenate([self.cell_score[kept], self.scores[first_row]])[order],
+            mass=vstack([self.mass[kept], mass], format="csr")[order],
+            moment=vstack([self.moment[kept], moment], format="csr")[order],
+        )
+        size = np.ones(len(chosen), dtype=np.intp)
+        size[chosen] = np.bincount(self.bucket[first_row], minlength=len(is_chosen_bucket))[self.cell_bucket[chosen]]
+        return cells, np.cumsum(size) - size
+
+    def best_domain_risks(self) -> Floats:
+        """Fit each domain alone, and return the risks."""
+        by_domain = np.lexsort((self.scores, self.domain))
+        domains_after_first = np.arange(1, len(self.domain_weight))
+        members = np.split(by_domain, np.searchsorted(self.domain[by_domain], domains_after_first))
+        explained = np.array([_explained(self.scores[row], self.y[row], self.weight[row]) for row in members])
+        return np.maximum(self.second_moment - explained / self.domain_weight, 0.0)
+
+
+def _explained(scores: Floats, y: Floats, weight: Floats) -> float:
+    """Σ_q B_q²/A_q of the isotonic regression of sorted rows."""
+    first = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
+    mass, moment = np.add.reduceat(weight, first), np.add.reduceat(weight * y, first)
+    block = isotonic_regression(moment / mass, weights=mass).blocks[:-1]
+    return float(np.sum(np.add.reduceat(moment, block) ** 2 / np.add.reduceat(mass, block)))
+
+
+def _matrix(data: Floats, columns: Indices, ends: Indices, n_columns: int) -> csr_array:
+    return csr_array((data, columns, ends), shape=(len(ends) - 1, n_columns))
+
+
+def _bucket(scores: Floats, count: int) -> Indices:
+    """Assign scores to `count` equally wide ranges; rounding may blur the edges but not the order."""
+    low = scores.min()
+    with np.errstate(over="ignore", divide="ignore"):
+        scale = 0.999999 * count / (scores.max() - low)
+    if not 0 < scale < np.inf:
+        return np.zeros(len(scores), dtype=np.intp)
+    number: Indices = ((scores - low) * scale).astype(np.intp)
+    return number

@@ -1,0 +1,321 @@
+"""Minimax isotonic regression, min over monotone z of max over domains of the risk: section 5.2 and appendix A.2.
+
+With R_e(z) = (1/W_e) Σ_{i∈e} w_i (z(f_i) − y_i)² − offset_e, the dual g(λ) = min_z Σ_e λ_e R_e(z) is concave on the
+simplex, and its inner minimum is one weighted isotonic regression, over few blocks q with sums A_q, B_q of mass and
+moment under λ and value z_q = B_q/A_q. So
+
+    ∇g_e = R_e(z),     ∇²g = −2 Σ_q r_q r_qᵀ/A_q  with  r_eq = b_eq − a_eq z_q,
+
+and a problem with k domains, however many rows, is a concave one in k variables. Blocks are found by refinement: solve
+with boundaries at a few scores only, look at full resolution for the boundaries that λ would like, add them, repeat.
+The restricted solution is monotone, so its worst risk is an upper bound; g at full resolution is a lower bound.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
+
+from clovecal.calibrators._cells import CellFit, Cells
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Block boundaries allowed at first: enough to come close to λ, few enough to cost nothing.
+INITIAL_RUNS = 512
+# Differences of risks below this fraction of the targets' second moment are rounding, not suboptimality.
+ROUNDING = 1e-14
+
+
+@dataclass(frozen=True)
+class MonotoneSteps:
+    """A non-decreasing step function by the ends of its steps; linear in between, constant outside: `np.interp`."""
+
+    knots: Floats
+    values: Floats
+
+
+@dataclass(frozen=True)
+class MinimaxFit:
+    """A fit and its certificate: no monotone functions have an objective below `lower_bound`.
+
+    Attributes
+    ----------
+    steps : tuple of MonotoneSteps
+        The fitted function of each problem.
+    worst, lower_bound : float
+        The objective attained, and what the dual proves to be unavoidable.
+    gap : float
+        ``worst - lower_bound``.
+    domain_weights : array, shape (k,)
+        The adversary's λ: the fit is an isotonic regression of the domains mixed with (1 − shrinkage)·λ +
+        shrinkage·W_e/W.
+    domain_risks : array, shape (k,)
+        R_e of the fit: its risk in each domain, summed over the problems, less the domain's offset.
+    iterations : int
+        Full-resolution passes.
+    """
+
+    steps: tuple[MonotoneSteps, ...]
+    worst: float
+    lower_bound: float
+    gap: float
+    domain_weights: Floats
+    domain_risks: Floats
+    iterations: int
+
+
+def solve(
+    problems: Sequence[Cells],
+    *,
+    offsets: ArrayLike | None = None,
+    shrinkage: float = 0.0,
+    tol: float = 1e-8,
+    max_iterations: int = 100,
+) -> MinimaxFit:
+    """Fit monotone functions, one a problem, that minimise the worst domain's risk.
+
+    Parameters
+    ----------
+    problems : sequence of Cells
+        One for binary or real targets; one per class for one-vs-rest, over the same rows and domains. The adversary's
+        domain weights are shared, since the risk of a domain is its sum over the problems.
+    offsets : array, shape (k,), optional
+        Subtracted from the risks. `best_domain_risks` gives the regret.
+    shrinkage : float
+        s in ``(1 − s)·max_e R_e + s·Σ_e (W_e/W)·R_e``: 0 is the minimax fit, 1 the pooled one. In between no
+        domain, however few its rows, has a weight above (1 − s) + s·W_e/W in the fit.
+    tol : float
+        Gap to reach, relative to the objective attained.
+    max_iterations : int
+        Full-resolution passes before giving up with a warning.
+
+    Returns
+    -------
+    MinimaxFit
+
+    Notes
+    -----
+    Rows of equal score share one value. With overlapping domains a row counts once in each of its domains, also in
+    W = Σ_e W_e. A gap below 1e-14 of the targets' second moment is rounding and ends the search as well: an optimum of
+    zero has no relative gap. Time and memory grow with the blocks of the fit times k, so real targets that are nearly a
+    monotone function of the score, which leave a block per row, cost the most.
+
+    Examples
+    --------
+    Two domains disagree about the same score, 0 and 1 in the first, 1 and 1 in the second. With z there the risks are
+    (z² + (z − 1)²)/2 and (z − 1)², equal at z = ½; as the first cannot be below ¼, the adversary picks it alone.
+
+    >>> cells = Cells.from_rows([5.0, 5.0, 5.0, 5.0], [0, 1, 1, 1], codes=[0, 0, 1, 1], n_domains=2)
+    >>> fit = solve([cells])
+    >>> fit.steps[0].knots, fit.steps[0].values.round(4), round(fit.worst, 6)
+    (array([5.]), array([0.5]), 0.25)
+    """
+    problems = list(problems)
+    if not problems:
+        raise ValueError("problems is empty; give at least one Cells.")
+    if not 0 <= shrinkage <= 1:
+        raise ValueError(f"shrinkage must be between 0 (minimax) and 1 (pooled), got {shrinkage}.")
+    pooled = problems[0].domain_weight / problems[0].domain_weight.sum()
+    second_moment = np.sum([cells.second_moment for cells in problems], axis=0)
+    at_zero = second_moment if offsets is None else second_moment - np.asarray(offsets, dtype=float)
+    rounding = ROUNDING * float(second_moment.max())
+
+    starts = [_even_starts(cells) for cells in problems]
+    weights = np.full(len(pooled), 1 / len(pooled))
+    iterations = 0
+    while True:
+        iterations += 1
+        runs = [cells.sums(start) for cells, start in zip(problems, starts, strict=True)]
+        dual = _RestrictedDual(runs, at_zero, pooled, shrinkage)
+        weights, point = _maximise(dual, weights, relative_gap=tol / 10, absolute_gap=rounding / 10)
+        worst = dual.objective(point)
+        mixture = dual.mixture(weights)
+        passes = [_full_pass(cells, start, mixture) for cells, start in zip(problems, starts, strict=True)]
+        lower_bound = float(mixture @ at_zero) - sum(fit.explained for _, _, fit in passes)
+        problems, starts = [cells for cells, _, _ in passes], [start for _, start, _ in passes]
+        if worst - lower_bound <= max(tol * abs(worst), rounding):
+            break
+        refined = [np.union1d(start, fit.starts) for _, start, fit in passes]
+        stuck = all(len(new) == len(old) for new, old in zip(refined, starts, strict=True))
+        if stuck or iterations >= max_iterations:
+            _warn_of_gap(worst - lower_bound, worst, tol)
+            break
+        starts = refined
+
+    return MinimaxFit(
+        steps=tuple(
+            _steps(cells, start[block], value)
+            for cells, start, block, value in zip(problems, starts, point.blocks, point.values, strict=True)
+        ),
+        worst=worst,
+        lower_bound=min(lower_bound, worst),
+        gap=max(worst - lower_bound, 0.0),
+        domain_weights=weights,
+        domain_risks=point.risks,
+        iterations=iterations,
+    )
+
+
+def best_domain_risks(problems: Sequence[Cells]) -> Floats:
+    """Find the least risk that a monotone function of its own could give each domain, summed over the problems.
+
+    As `offsets` of :func:`solve` they turn the risk into the regret.
+    """
+    total: Floats = np.sum([cells.best_domain_risks() for cells in problems], axis=0)
+    return total
+
+
+@dataclass(frozen=True)
+class _DualPoint:
+    """The inner minimum at some λ: per domain its risks, the gradient of the dual; per problem its blocks.
+
+    Of each block q, `blocks` has the first run, `values` z_q, `residuals` r_q and `masses` A_q.
+    """
+
+    risks: Floats
+    blocks: list[Indices]
+    values: list[Floats]
+    residuals: list[Floats]
+    masses: list[Floats]
+
+
+@dataclass(frozen=True)
+class _RestrictedDual:
+    """g((1 − s)·λ + s·pooled)/(1 − s), a function of λ, when blocks may only begin where a run of cells does."""
+
+    runs: list[tuple[Floats, Floats]]
+    at_zero: Floats
+    pooled: Floats
+    shrinkage: float
+
+    def mixture(self, weights: Floats) -> Floats:
+        return (1 - self.shrinkage) * weights + self.shrinkage * self.pooled
+
+    def objective(self, point: _DualPoint) -> float:
+        return float((1 - self.shrinkage) * point.risks.max() + self.shrinkage * (self.pooled @ point.risks))
+
+    def gap(self, weights: Floats, point: _DualPoint) -> float:
+        return float((1 - self.shrinkage) * (weights @ (point.risks.max() - point.risks)))
+
+    def __call__(self, weights: Floats) -> _DualPoint:
+        mixture = self.mixture(weights)
+        point = _DualPoint(self.at_zero.copy(), [], [], [], [])
+        for run_mass, run_moment in self.runs:
+            total = run_mass @ mixture
+            block = isotonic_regression(run_moment @ mixture / total, weights=total).blocks[:-1]
+            mass, moment = np.add.reduceat(run_mass, block), np.add.reduceat(run_moment, block)
+            total = mass @ mixture
+            value = moment @ mixture / total
+            residual = moment - mass * value[:, None]
+            point.risks[:] -= value @ (moment + residual)
+            point.blocks.append(block)
+            point.values.append(value)
+            point.residuals.append(residual)
+            point.masses.append(total)
+        return point
+
+    def curvature(self, point: _DualPoint) -> Floats:
+        """Minus the Hessian."""
+        per_problem = [(r.T / mass) @ r for r, mass in zip(point.residuals, point.masses, strict=True)]
+        curvature: Floats = 2 * (1 - self.shrinkage) * np.sum(per_problem, axis=0)
+        return curvature
+
+
+def _maximise(
+    dual: _RestrictedDual, weights: Floats, *, relative_gap: float, absolute_gap: float, max_steps: int = 200
+) -> tuple[Floats, _DualPoint]:
+    """Maximise the dual over the simplex: Newton's method on dual(λ) + μ Σ log λ_e, with μ falling along the gap.
+
+    The slack t − R_e stands for μ/λ_e in the barrier's curvature wherever it is larger, as in primal-dual methods, so
+    that the weight of a domain that does not matter vanishes in one step instead of by halves.
+    """
+    point = dual(weights)
+    barrier = np.inf
+    for step_number in range(max_steps):
+        gap = dual.gap(weights, point)
+        if gap <= max(relative_gap * abs(dual.objective(point)), absolute_gap):
+            break
+        if step_number == 0:  # a vanished weight would take many steps to grow back
+            weights = 0.99 * weights + 0.01 / len(weights)
+            point = dual(weights)
+        excess = point.risks - point.risks.max()
+        barrier = min(barrier, 0.1 * float(-weights @ excess) / len(weights))
+        gradient = excess + barrier / weights
+        step = _newton_step(dual.curvature(point), gradient, barrier / weights - excess, weights)
+        weights, point = _line_search(dual, weights, step, float(step @ gradient), barrier)
+    return weights, point
+
+
+def _newton_step(curvature: Floats, gradient: Floats, slack: Floats, weights: Floats) -> Floats:
+    """Solve (curvature + diag(slack/λ)) d = gradient − τ·1 for the τ that keeps Σ d = 0, in units of √λ."""
+    root = np.sqrt(weights)
+    matrix = root[:, None] * curvature * root + np.diag(slack)
+    unconstrained, shift = np.linalg.solve(matrix, np.column_stack([root * gradient, root])).T
+    step: Floats = root * (unconstrained - shift * (root @ unconstrained) / (root @ shift))
+    return step
+
+
+def _line_search(
+    dual: _RestrictedDual, weights: Floats, step: Floats, slope: float, barrier: float
+) -> tuple[Floats, _DualPoint]:
+    """Shorten the step until the slope along it has not turned too far: values of the dual would drown in rounding."""
+    shrinking = step < 0
+    longest = np.min(-weights[shrinking] / step[shrinking], initial=np.inf)
+    length = min(1.0, 0.995 * longest)
+    for _ in range(30):
+        trial = weights + length * step
+        trial /= trial.sum()
+        point = dual(trial)
+        # As the step sums to zero, subtracting a constant changes the slope by rounding errors alone: it avoids them.
+        slope_there = float(step @ (point.risks - point.risks.max() + barrier / trial))
+        if slope_there >= -0.5 * slope:
+            break
+        length *= np.clip(slope / (slope - slope_there), 0.1, 0.6)
+    return trial, point
+
+
+def _even_starts(cells: Cells) -> Indices:
+    count = len(cells.cell_bucket)
+    return np.unique(np.linspace(0, count, min(count, INITIAL_RUNS), endpoint=False).astype(np.intp))
+
+
+def _full_pass(cells: Cells, starts: Indices, mixture: Floats) -> tuple[Cells, Indices, CellFit]:
+    """Fit the rows themselves, sorting what it takes; cells that get sorted move the starts along."""
+    fit = cells.fit(mixture)
+    if fit.doubtful.any():
+        cells, begins = cells.sort(fit.doubtful)
+        starts, fit = begins[starts], cells.fit(mixture)
+    return cells, starts, fit
+
+
+def _steps(cells: Cells, starts: Indices, values: Floats) -> MonotoneSteps:
+    """Express blocks of cells by their lowest and highest scores."""
+    ends = np.append(starts[1:], len(cells.cell_bucket)) - 1
+    unsorted_edge = np.zeros(len(cells.cell_bucket), dtype=bool)
+    unsorted_edge[starts] = unsorted_edge[ends] = True
+    unsorted_edge &= np.isnan(cells.cell_score)
+    if unsorted_edge.any():
+        cells, begins = cells.sort(unsorted_edge)
+        return _steps(cells, begins[starts], values)
+    knots = np.column_stack([cells.cell_score[starts], cells.cell_score[ends]])
+    keep = np.column_stack([np.ones(len(starts), dtype=bool), starts != ends])
+    # Sums of blocks in another order than the regression's own may differ from it in the last digit.
+    values = np.maximum.accumulate(values + cells.centre)
+    return MonotoneSteps(knots[keep], np.repeat(values, keep.sum(axis=1)))
+
+
+def _warn_of_gap(gap: float, worst: float, tol: float) -> None:
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.warn(
+        f"the minimax isotonic fit stopped at a duality gap of {gap:.2g} for an objective of {worst:.6g}, "
+        f"above tol={tol:g}; the fit is within that gap of the best.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,174 @@
+"""What every isotonic calibrator shares: scores in, monotone maps fitted, calibrated values out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from clovecal._validation import (
+    FloatArray,
+    InputError,
+    check_choice,
+    check_class_labels,
+    check_real,
+    check_same_length,
+    check_scores,
+    check_weights,
+)
+from clovecal.calibrators._minimax import MonotoneSteps
+from clovecal.domains import Domains
+
+INTERPOLATIONS = ("linear", "step")
+
+
+@dataclass(frozen=True)
+class CalibrationRows:
+    """Checked rows to calibrate on: one column of scores and targets per problem, and their domains.
+
+    There is one problem for binary labels or real targets, one per class (that class against the rest) for several.
+    """
+
+    scores: FloatArray  # (n, problems)
+    y: FloatArray  # labels 0/1, real targets, or class numbers
+    weight: FloatArray | None
+    domains: Domains | None
+
+    @classmethod
+    def check(cls, scores: Any, y: Any, domains: Any, sample_weight: Any) -> CalibrationRows:
+        """Check what a user passed to ``fit``."""
+        columns = check_scores(scores)
+        classes = columns.shape[1]
+        target = check_real(y, "y") if classes == 1 else check_class_labels(y, classes).astype(np.float64)
+        check_same_length(y=target, scores=columns)
+        weight = check_weights(sample_weight, len(target))
+        return cls(columns, target, weight, None if domains is None else Domains.of(domains, len(target)))
+
+    @property
+    def n_problems(self) -> int:
+        """How many monotone maps to fit."""
+        return int(self.scores.shape[1])
+
+    def target(self, problem: int) -> FloatArray:
+        """Return the target of one problem."""
+        return self.y if self.n_problems == 1 else (self.y == problem).astype(np.float64)
+
+    def subset(self, rows: Any) -> CalibrationRows:
+        """Return some of the rows, without their domains."""
+        weight = None if self.weight is None else self.weight[rows]
+        return CalibrationRows(self.scores[rows], self.y[rows], weight, None)
+
+
+class MonotoneCalibrator(BaseEstimator):  # type: ignore[misc]
+    """Base of the calibrators: one monotone map per column of scores."""
+
+    maps_: tuple[MonotoneSteps, ...]
+    class_frequencies_: FloatArray | None
+    n_features_in_: int
+    n_rows_: int
+    interpolation: str
+
+    def fit(self, scores: Any, y: Any, *, domains: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the map of scores to calibrated values.
+
+        Parameters
+        ----------
+        scores
+            (n,) or (n, 1) scores of any scale (higher means more), or (n, C) with a column per class.
+        y
+            Labels 0/1, real targets, or with C columns class numbers 0…C−1.
+        domains
+            n labels, an n×k membership matrix or a `Domains`.
+        sample_weight
+            Frequencies of the rows.
+        """
+        check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
+        rows = CalibrationRows.check(scores, y, domains, sample_weight)
+        self.n_features_in_ = rows.n_problems
+        self.n_rows_ = len(rows.y)
+        self.class_frequencies_ = _class_frequencies(rows)
+        self._fit(rows)
+        return self
+
+    def _fit(self, rows: CalibrationRows) -> None:
+        raise NotImplementedError
+
+    def predict(self, scores: Any) -> FloatArray:
+        """Return calibrated values: (n,) for one column of scores, (n, C) rows that sum to 1 for several."""
+        check_is_fitted(self)
+        columns = check_scores(scores)
+        if columns.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"scores has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}; "
+                "pass as many."
+            )
+        values = [
+            apply_steps(steps, column, self.interpolation) for steps, column in zip(self.maps_, columns.T, strict=True)
+        ]
+        if self.class_frequencies_ is None:
+            return values[0]
+        return normalise_rows(np.column_stack(values), self.class_frequencies_)
+
+    def transform(self, scores: Any) -> FloatArray:
+        """Return `predict`'s values, for use inside a Pipeline."""
+        return self.predict(scores)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the fitted calibrator as JSON, which `load_calibrator` reads back exactly.
+
+        Parameters
+        ----------
+        path
+            Where to write.
+        overwrite
+            Whether an existing file may be replaced.
+        """
+        from clovecal.calibrators._persistence import save
+
+        check_is_fitted(self)
+        save(self, path, overwrite=overwrite)
+
+    def to_onnx(self) -> Any:
+        """Return the fitted map as an ONNX model (needs the ``onnx`` extra)."""
+        from clovecal.calibrators._onnx import to_onnx
+
+        check_is_fitted(self)
+        return to_onnx(self)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        tags.target_tags.required = True
+        return tags
+
+
+def apply_steps(steps: MonotoneSteps, score: FloatArray, interpolation: str) -> FloatArray:
+    """Return the map's value at each score: linear between knots or a step up at each, constant outside."""
+    if interpolation == "linear":
+        return np.interp(score, steps.knots, steps.values)
+    return steps.values[np.maximum(np.searchsorted(steps.knots, score, side="right") - 1, 0)]
+
+
+def normalise_rows(values: FloatArray, otherwise: FloatArray) -> FloatArray:
+    """Divide rows by their sums; a row of zeros, which no class claims, becomes the class frequencies."""
+    totals = values.sum(axis=1, keepdims=True)
+    safe = np.where(totals > 0, totals, 1.0)
+    return np.asarray(np.where(totals > 0, values / safe, otherwise))
+
+
+def _class_frequencies(rows: CalibrationRows) -> FloatArray | None:
+    if rows.n_problems == 1:
+        return None
+    counts = np.bincount(rows.y.astype(np.intp), weights=rows.weight, minlength=rows.n_problems)
+    return np.asarray(counts / counts.sum())
+
+
+def named_weights(names: Sequence[Any], weights: FloatArray) -> dict[Any, float]:
+    """Pair domain names with their weights."""
+    return dict(zip(names, weights.tolist(), strict=True))
