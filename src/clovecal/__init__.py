@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         regression_calibration,
         reliability_curve,
     )
+    from clovecal.selection import RankedCandidate, Selection, select
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,9 @@ _HOME = {
     "NaiveIsotonic": "clovecal.calibrators",
     "RobustIsotonic": "clovecal.calibrators",
     "load_calibrator": "clovecal.calibrators",
+    "RankedCandidate": "clovecal.selection",
+    "Selection": "clovecal.selection",
+    "select": "clovecal.selection",
     "DomainResult": "clovecal.domains",
     "Domains": "clovecal.domains",
     "per_domain": "clovecal.domains",
@@ -80,8 +84,10 @@ __all__ = [
     "InputError",
     "InvarianceTest",
     "NaiveIsotonic",
+    "RankedCandidate",
     "ReliabilityCurve",
     "RobustIsotonic",
+    "Selection",
     "accuracy",
     "audit",
     "brier",
@@ -95,6 +101,7 @@ __all__ = [
     "per_domain",
     "regression_calibration",
     "reliability_curve",
+    "select",
 ]
 
 

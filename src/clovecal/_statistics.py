@@ -6,7 +6,7 @@ than a `numpy.bincount`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ _CHUNK = 1 << 15
 _NEAR_EDGE = 1e-9  # far more than the rounding of score · bins, far less than a bin
 
 # For a slice of rows: the cell of each row (None when there is one cell), then the columns to add up.
-ChunkColumns = Callable[[slice], tuple[IntArray | None, tuple[AnyArray | None, ...]]]
+ChunkColumns = Callable[[slice], tuple[IntArray | None, Iterable[AnyArray | None]]]
 
 
 def cell_sums(domains: Domains, n_cells: int, columns: ChunkColumns, n_sums: int) -> FloatArray:
@@ -48,16 +48,19 @@ def cell_sums(domains: Domains, n_cells: int, columns: ChunkColumns, n_sums: int
     for start in range(0, domains.n_rows, chunk):
         stop = min(start + chunk, domains.n_rows)
         cells, values = columns(slice(start, stop))
-        if k:
-            members, codes = _pairs_of_chunk(domains, start, stop)
-            keys = codes * n_cells if cells is None else codes * n_cells + _at(cells, members)
-            for total, column in zip(flat, values, strict=True):
+        members, codes = _pairs_of_chunk(domains, start, stop)
+        keys = codes * n_cells
+        if cells is not None:
+            keys += _at(cells, members)
+        for total, column in zip(flat, values, strict=True):
+            if k:
                 weights = None if column is None else _at(column, members)
                 total[: k * n_cells] += np.bincount(keys, weights=weights, minlength=k * n_cells)
-        if not domains.partition:
-            pooled = np.zeros(stop - start, dtype=np.intp) if cells is None else cells
-            for total, column in zip(flat, values, strict=True):
-                total[k * n_cells :] += np.bincount(pooled, weights=column, minlength=n_cells)
+            if not domains.partition:
+                if cells is not None:
+                    total[k * n_cells :] += np.bincount(cells, weights=column, minlength=n_cells)
+                else:
+                    total[k] += stop - start if column is None else column.sum()
     if domains.partition:
         sums[:, k] = sums[:, :k].sum(axis=1)
     return sums
@@ -80,15 +83,14 @@ def equal_width_bins(score: FloatArray, bins: int) -> IntArray:
 
     Bins are closed on the right, the first on both sides: what scikit-learn's ``calibration_curve`` does.
     """
-    scaled = score * bins
-    position = np.ceil(scaled)
-    from_edge = position - scaled
-    position -= 1
-    np.maximum(position, 0, out=position)
-    index = position.astype(np.intp)
-    # Rounding in the product may put a score next to an edge on its wrong side; there the edges themselves decide.
+    from_edge = score * bins
+    below = np.floor(from_edge)
+    from_edge -= below
+    index = below.astype(np.intp)
+    # On an edge, or so near that rounding in the product may hide the side, the edges themselves decide.
     if from_edge.min() < _NEAR_EDGE or from_edge.max() > 1 - _NEAR_EDGE:
         edges = np.arange(bins + 1) / bins  # not linspace, whose 0.3 is 0.30000000000000004
+        np.minimum(index, bins - 1, out=index)
         index += (score > edges[index + 1]) & (index < bins - 1)
         index -= (score <= edges[index]) & (index > 0)
     return index
@@ -97,14 +99,15 @@ def equal_width_bins(score: FloatArray, bins: int) -> IntArray:
 def equal_mass_bins(score: FloatArray, weight: FloatArray | None, bins: int) -> IntArray:
     """Return the bin of each score among ``bins`` of nearly equal weight; equal scores are never separated.
 
-    A row's bin is ⌊bins · (weight below its score) / (total weight)⌋, so a weight of 2 is the same as two rows.
+    A row's bin is ⌊bins · (weight below its score) / (total weight)⌋, so a weight of 2 is the same as two rows, and of
+    1/n each (which do not quite add up) the same as none.
     """
     order = np.argsort(score, kind="stable")
     in_order = score[order]
     cumulative = np.arange(len(score) + 1.0) if weight is None else np.concatenate(([0.0], np.cumsum(weight[order])))
     first_of_ties = np.searchsorted(in_order, in_order, side="left")
     index = np.empty(len(score), dtype=np.intp)
-    index[order] = np.minimum(bins * cumulative[first_of_ties] / cumulative[-1], bins - 1)
+    index[order] = np.minimum(bins * cumulative[first_of_ties] / cumulative[-1] + _NEAR_EDGE, bins - 1)
     return index
 
 
@@ -138,7 +141,7 @@ class OutcomeCells:
         return divide_or(self.outcome - self.gap, self.weight, 0.0)
 
 
-def weighted_counts(index: IntArray, weight: AnyArray, length: int) -> FloatArray:
+def weighted_counts(index: IntArray, weight: AnyArray | None, length: int) -> FloatArray:
     """Return the weight at each index, as floats of a fixed length."""
     return np.bincount(index, weights=weight, minlength=length).astype(np.float64, copy=False)
 

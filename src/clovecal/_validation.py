@@ -62,7 +62,7 @@ def as_numpy(values: Any, name: str) -> AnyArray:
             values = values.float()
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         # np.asarray would pass off what is masked as data
-        values = np.where(np.ma.getmaskarray(values), None, values.data)
+        values = np.where(np.ma.getmaskarray(values), np.array(None), values.data)
     try:
         array = np.asarray(values)
     except ValueError as error:  # ragged nested lists
@@ -197,7 +197,7 @@ def check_positive(value: Any, name: str) -> float:
 
 def check_fraction(value: Any, name: str) -> float:
     """Check an option that must lie strictly between 0 and 1, such as a confidence level."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < 1:
+    if not isinstance(value, Real) or not 0 < float(value) < 1:
         hint = " (write 0.95 for 95%)" if isinstance(value, Real) and float(value) > 1 else ""
         raise InputError(f"{name} is {_show(value)}; pass a number between 0 and 1{hint}.")
     return float(value)

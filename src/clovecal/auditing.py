@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +24,7 @@ from clovecal._validation import (
     check_predictions,
     check_real,
     check_rng,
+    check_same_length,
     check_weights,
 )
 from clovecal.domains import DomainResult, Domains, Name, per_domain
@@ -56,7 +59,7 @@ class Audit:
     task
         "binary", "multiclass" or "regression".
     n_rows, rows_in_no_domain
-        Rows of the table, and those that no domain claims (they count overall only).
+        Rows of the table, and those that no domain claims (they count overall only); with weights, their frequency.
     rows
         Rows of each domain.
     observed, predicted
@@ -77,9 +80,9 @@ class Audit:
     """
 
     task: str
-    n_rows: int
-    rows_in_no_domain: int
-    rows: Mapping[Name, int]
+    n_rows: float
+    rows_in_no_domain: float
+    rows: Mapping[Name, float]
     observed: Mapping[Name, float]
     predicted: Mapping[Name, float]
     metrics: Mapping[str, DomainResult]
@@ -115,7 +118,7 @@ class Audit:
             named = [f"{name} ({self.calibration.by_domain[name]:.3f})" for name in off[:_NAMED_IN_VERDICT]]
             if len(off) > _NAMED_IN_VERDICT:
                 named.append(f"{len(off) - _NAMED_IN_VERDICT} more")
-            opening = "Miscalibrated overall, and" if overall_off else "Calibrated overall, but not"
+            opening = "Miscalibrated overall, and" if overall_off else "Calibrated overall, but miscalibrated"
             where = "every domain" if len(off) == len(self.rows) else f"{len(off)} of {len(self.rows)} domains"
             first = f"{opening} in {where}: {_listed(named)}."
         elif overall_off:
@@ -208,13 +211,13 @@ def audit(
     membership = Domains.of(domains, len(as_numpy(y, "y")))
     task = _guess_task(y, p) if task is None else task
     check_choice(task, "task", TASKS)
-    if not tolerance >= 0:
+    if not isinstance(tolerance, Real) or not 0 <= tolerance < math.inf:
         raise InputError(f"tolerance is {tolerance}; pass 0 or a positive calibration error.")
     table = _regression_table(y, p, sample_weight) if task == "regression" else _class_table(y, p, sample_weight)
-    generator = check_rng(rng)
+    generator, ci = check_rng(rng), check_fraction(ci, "ci")
     shared: dict[str, Any] = {
         "domains": membership,
-        "ci": check_fraction(ci, "ci"),
+        "ci": ci,
         "resamples": check_count(resamples, "resamples"),
         "rng": generator,
         "sample_weight": table.weight,
@@ -230,9 +233,7 @@ def audit(
             metrics[metric.__name__] = per_domain(metric, y, p, **shared)
     return Audit(
         task,
-        membership.n_rows,
-        membership.rows_in_no_domain,
-        MappingProxyType(membership.counts),
+        *_row_counts(membership, table.weight),
         _domain_means(table.outcome, table.weight, membership),
         _domain_means(table.score, table.weight, membership),
         MappingProxyType(metrics),
@@ -271,8 +272,9 @@ def _class_table(y: Any, p: Any, sample_weight: Any) -> _Table:
 def _regression_table(y: Any, p: Any, sample_weight: Any) -> _Table:
     predicted = as_floats(p, "p")
     means = predicted[:, 0] if predicted.ndim == 2 and predicted.shape[1] == 2 else predicted
-    outcome = check_real(y, "y")
-    return _Table(outcome, check_real(means, "p"), check_weights(sample_weight, len(outcome)))
+    outcome, score = check_real(y, "y"), check_real(means, "p")
+    check_same_length(y=outcome, p=score)
+    return _Table(outcome, score, check_weights(sample_weight, len(outcome)))
 
 
 def _guess_task(y: Any, p: Any) -> str:
@@ -284,8 +286,20 @@ def _guess_task(y: Any, p: Any) -> str:
         return "multiclass"
     values_of_a_class = labels.dtype.kind not in "fiu" or not len(labels) or (labels.min() >= 0 and labels.max() <= 1)
     # Labels such as 0, 1, 2 beside one column of predictions in [0, 1] are a mistake to report, not a regression.
-    looks_like_probabilities = predictions.dtype.kind == "f" and predictions.min() >= 0 and predictions.max() <= 1
+    looks_like_probabilities = predictions.dtype.kind == "f" and bool(((predictions >= 0) & (predictions <= 1)).all())
     return "binary" if values_of_a_class or looks_like_probabilities else "regression"
+
+
+def _row_counts(domains: Domains, weight: FloatArray | None) -> tuple[float, float, Mapping[Name, float]]:
+    """Return the rows of the table, those in no domain, and those of each domain; weights are frequencies."""
+    if weight is None:
+        return domains.n_rows, domains.rows_in_no_domain, MappingProxyType(domains.counts)
+    if (weight == np.floor(weight)).all():
+        weight = weight.astype(np.int64)  # so that counts print as counts
+    claimed = np.zeros(domains.n_rows, dtype=bool)
+    claimed[slice(None) if domains.rows is None else domains.rows] = True
+    rows = {name: weight[members].sum().item() for name, members in domains.split()}
+    return weight.sum().item(), weight[~claimed].sum().item(), MappingProxyType(rows)
 
 
 def _domain_means(values: FloatArray, weight: FloatArray | None, domains: Domains) -> Mapping[Name, float]:
@@ -353,5 +367,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, np.ndarray):
-        return [None if one != one else one for one in value.tolist()]  # JSON has no NaN
+        return [_plain(one) for one in value.tolist()]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no NaN (an empty bin) and no infinity (the limit of an interval from one row)
     return value

@@ -6,7 +6,7 @@ The paper (section 2.1) calls them environments; here the word is domain through
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from clovecal._factorize import Name as Name
+from clovecal._factorize import factorize
 from clovecal._validation import (
     AnyArray,
     FloatArray,
@@ -24,15 +26,15 @@ from clovecal._validation import (
     check_count,
     check_fraction,
     check_rng,
+    check_same_length,
     check_weights,
     is_missing_label,
 )
 
-Name: TypeAlias = Hashable
 Interval: TypeAlias = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Domains:
     """Which domains each row belongs to, as pairs of a row and a domain.
 
@@ -65,7 +67,7 @@ class Domains:
         >>> Domains.from_labels(["Sweden", "UK", "UK"]).counts
         {'Sweden': 1, 'UK': 2}
         """
-        names, codes = _factorize(labels)
+        names, codes = factorize(labels)
         return cls(names, codes, None, len(codes))
 
     @classmethod
@@ -78,18 +80,15 @@ class Domains:
         {'female': 1, 'muslim': 2}
         """
         if names is None:
-            names = list(getattr(membership, "columns", ()))
-        matrix = as_numpy(membership, "domains")
-        if matrix.ndim != 2:
-            raise InputError(f"domains has shape {matrix.shape}; pass an n×k matrix of 0 and 1.")
-        names = tuple(names) if len(names) else tuple(range(matrix.shape[1]))
+            columns = getattr(membership, "column_names", getattr(membership, "columns", ()))  # the former: pyarrow
+            names = list(columns) or None
+        matrix = _zeros_and_ones(membership)
+        names = tuple(range(matrix.shape[1]) if names is None else names)
         if len(names) != matrix.shape[1] or len(set(names)) != len(names):
             raise InputError(
                 f"domains has {matrix.shape[1]} columns but names has {len(set(names))} different entries; "
                 "pass one distinct name per column."
             )
-        if matrix.dtype.kind not in "biuf" or not np.isin(matrix, (0, 1)).all():
-            raise InputError("domains is a matrix with entries other than 0 and 1; pass one label per row instead.")
         rows, codes = np.nonzero(matrix)
         empty = np.flatnonzero(np.bincount(codes, minlength=len(names)) == 0)
         if len(empty):
@@ -302,21 +301,25 @@ def per_domain(
     >>> dict(result.by_domain), result.worst_domain
     ({'Sweden': 1.0, 'UK': 0.0}, 'UK')
     """
-    labels = as_numpy(y, "y")
+    if not callable(metric):
+        raise InputError(f"metric is {metric!r}; pass a function such as clovecal.ece.")
+    labels, predictions = as_numpy(y, "y"), as_numpy(p, "p")
+    check_same_length(y=labels, p=predictions)
     membership = Domains.of(domains, len(labels))
     if not membership.names:
         raise InputError("domains has no domain; pass one label per row or an n×k membership matrix.")
+    weight = check_weights(sample_weight, len(labels))
+    if weight is not None:
+        _check_every_domain_weighs(membership, weight)
     traits = _TRAITS.get(metric)
     if traits is None:
-        estimator: DomainEstimator = _CallableEstimator(
-            metric, labels, as_numpy(p, "p"), check_weights(sample_weight, len(labels)), metric_options
-        )
+        estimator: DomainEstimator = _CallableEstimator(metric, labels, predictions, weight, metric_options)
         higher_is_better = bool(higher_is_better)
     else:
         if higher_is_better is not None:
             check_choice(higher_is_better, "higher_is_better", (None, traits.higher_is_better))
-        options = _with_defaults(metric, {"sample_weight": sample_weight, **metric_options})
-        estimator = traits.prepare(labels, p, **options)
+        options = _with_defaults(metric, {"sample_weight": weight, **metric_options})
+        estimator = traits.prepare(labels, predictions, **options)
         higher_is_better = traits.higher_is_better
     *values, overall = estimator.values(membership).tolist()
     result = DomainResult(
@@ -362,6 +365,14 @@ def _with_intervals(
 def _by_name(domains: Domains, limits: FloatArray) -> Mapping[Name, Interval]:
     pairs = zip(domains.names, limits.tolist(), strict=True)
     return MappingProxyType({name: (low, high) for name, (low, high) in pairs})
+
+
+def _check_every_domain_weighs(domains: Domains, weight: FloatArray) -> None:
+    of_pairs = weight if domains.rows is None else weight[domains.rows]
+    total = np.bincount(domains.codes, weights=of_pairs, minlength=len(domains.names))
+    if not total.all():
+        name = domains.names[int(np.argmin(total))]
+        raise InputError(f"sample_weight is zero in every row of domain {name!r}; leave that domain out.")
 
 
 def _with_defaults(metric: Callable[..., float], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -411,79 +422,22 @@ class _CallableEstimator:
 
 
 def _is_nested(domains: Any) -> bool:
-    return isinstance(domains, (list, tuple)) and len(domains) > 0 and isinstance(domains[0], (list, tuple))
+    return isinstance(domains, (list, tuple)) and len(domains) > 0 and isinstance(domains[0], (list, tuple, np.ndarray))
 
 
-def _factorize(labels: Any) -> tuple[tuple[Name, ...], IntArray]:
-    """Return the distinct labels and each row's position among them, without sorting the rows where possible."""
-    dtype = getattr(labels, "dtype", None)
-    if str(dtype) == "category":  # pandas keeps the user's order of categories
-        categorical = getattr(labels, "cat", labels)  # a Series, or the Categorical itself
-        return _used_only(tuple(categorical.categories), np.asarray(categorical.codes))
-    array = as_numpy(labels, "domains")
-    if array.ndim != 1 or len(array) == 0:
-        raise InputError(f"domains has shape {array.shape}; pass one label per row or an n×k membership matrix.")
-    if array.dtype.kind in "iub":
-        return _factorize_integers(array)
-    if array.dtype.kind in "fMm":
-        values, codes = np.unique(array, return_inverse=True)
-        codes = np.where(np.isnan(array), -1, codes) if array.dtype.kind == "f" else codes
-        return _used_only(tuple(values.tolist()), codes)
-    return _factorize_objects(array)
-
-
-def _factorize_integers(array: AnyArray) -> tuple[tuple[Name, ...], IntArray]:
-    lowest, highest = int(array.min()), int(array.max())
-    span = highest - lowest + 1
-    if span > max(4 * len(array), 1024):
-        values, codes = np.unique(array, return_inverse=True)
-        return tuple(values.tolist()), codes
-    shifted = (array.astype(np.intp, copy=False) - lowest) if lowest else array.astype(np.intp, copy=False)
-    present = np.bincount(shifted, minlength=span) > 0
-    names = tuple((np.flatnonzero(present) + lowest).tolist())
-    names = tuple(map(bool, names)) if array.dtype.kind == "b" else names
-    if present.all():
-        return names, shifted
-    return names, (np.cumsum(present) - 1)[shifted]
-
-
-def _factorize_objects(array: AnyArray, chunk: int = 1 << 17) -> tuple[tuple[Name, ...], IntArray]:
-    """Number labels in order of appearance through a dict, then sort the few distinct ones."""
-    seen: dict[Any, int] = {}
-    codes = np.empty(len(array), dtype=np.intp)
-    for start in range(0, len(array), chunk):  # Python strings of a fixed-width array exist for a chunk at a time
-        part = array[start : start + chunk].tolist()
-        for value in set(part) - seen.keys():
-            seen[value] = len(seen)
-        codes[start : start + chunk] = [seen[value] for value in part]
-    missing = [number for value, number in seen.items() if is_missing_label(value)]
-    if missing:
-        codes[np.isin(codes, missing)] = -1
-    values = [value for value in seen if not is_missing_label(value)]
-    names = _sorted(values)
-    position = np.full(len(seen) + 1, -1, dtype=np.intp)  # the last entry serves code −1
-    for rank, value in enumerate(names):
-        position[seen[value]] = rank
-    return _used_only(tuple(names), position[codes])
-
-
-def _used_only(names: tuple[Name, ...], codes: AnyArray) -> tuple[tuple[Name, ...], IntArray]:
-    """Reject missing labels (code −1) and drop names that no row has."""
-    codes = codes.astype(np.intp, copy=False)
-    missing = np.flatnonzero(codes < 0)
-    if len(missing):
+def _zeros_and_ones(membership: Any) -> AnyArray:
+    matrix = as_numpy(membership, "domains")
+    if matrix.ndim != 2:
+        raise InputError(f"domains has shape {matrix.shape}; pass an n×k matrix of 0 and 1.")
+    flags = matrix
+    if matrix.dtype.kind not in "biuf":  # objects, e.g. pandas columns of several types
+        flags = np.array([v if not is_missing_label(v) and v in (0, 1) else -1 for v in matrix.flat], dtype=np.float64)
+        flags = flags.reshape(matrix.shape)
+    wrong = np.argwhere((flags != 0) & (flags != 1))
+    if len(wrong):
+        row, column = wrong[0]
         raise InputError(
-            f"domains is missing in {len(missing)} of {len(codes)} rows, the first at row {missing[0]}; "
-            "fill them in or drop those rows (a membership matrix may leave rows in no domain)."
+            f"domains is a matrix with entries other than 0 and 1, the first at row {row} ({matrix[row, column]}); "
+            "pass 0 and 1 only, or one label per row instead."
         )
-    used = np.bincount(codes, minlength=len(names)) > 0
-    if used.all():
-        return names, codes
-    return tuple(name for name, keep in zip(names, used, strict=True) if keep), (np.cumsum(used) - 1)[codes]
-
-
-def _sorted(values: list[Any]) -> list[Any]:
-    try:
-        return sorted(values)
-    except TypeError:  # labels of several types
-        return sorted(values, key=lambda value: (type(value).__name__, str(value)))
+    return flags

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from clovecal._validation import FloatArray, InputError, IntArray, check_choice,
 from clovecal.calibrators._isotonic import pooled_maps
 from clovecal.calibrators._minimax import MonotoneSteps
 from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator, apply_steps, normalise_rows
-from clovecal.calibrators._robust import merge_small, solve_domains
+from clovecal.calibrators._robust import check_shrinkage, merge_small, require_weight, solve_domains
 from clovecal.domains import Domains, Name
 
 CHOICES = ("average", "mean", "worst")
@@ -109,19 +108,16 @@ class AutoCalibrator(MonotoneCalibrator):
         self.interpolation = interpolation
 
     def _fit(self, rows: CalibrationRows) -> None:
-        check_choice(self.choose, "choose", CHOICES)
-        check_count(self.max_folds, "max_folds", at_least=2)
-        check_count(self.min_domain_size, "min_domain_size")
         if rows.domains is None:
             raise InputError("domains is None; choosing a calibrator needs one label per row or a membership matrix.")
-        domains = rows.domains.require_two()
+        domains = require_weight(rows.domains.require_two(), rows.weight)
         candidates = self._candidates(rows)
         losses = np.array(_held_out_losses(self, rows, domains, candidates))
         weights = _weights(losses, self.choose, prior=np.array([candidate.prior for candidate in candidates]))
         fitted = [candidate.maps(rows, domains) for candidate in candidates]
         used = [(weight, maps) for weight, maps in zip(weights, fitted, strict=True) if weight > 0]
         self.maps_ = tuple(
-            _average([weight for weight, _ in used], [maps[problem] for _, maps in used])
+            _average([weight for weight, _ in used], [maps[problem] for _, maps in used], self.interpolation)
             for problem in range(rows.n_problems)
         )
         self.table_ = tuple(
@@ -129,7 +125,7 @@ class AutoCalibrator(MonotoneCalibrator):
                 candidate.name,
                 float(loss.mean()),
                 float(loss.max()),
-                MappingProxyType(dict(zip(domains.names, loss.tolist(), strict=True))),
+                dict(zip(domains.names, loss.tolist(), strict=True)),
                 float(weight),
             )
             for candidate, loss, weight in zip(candidates, losses, weights, strict=True)
@@ -137,13 +133,23 @@ class AutoCalibrator(MonotoneCalibrator):
         score = losses.max(axis=1) if self.choose == "worst" else losses.mean(axis=1)
         self.best_ = candidates[int(np.argmin(score))].name
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice(self.choose, "choose", CHOICES)
+        check_count(self.max_folds, "max_folds", at_least=2)
+        check_count(self.min_domain_size, "min_domain_size")
+        if np.ndim(self.shrinkage) != 1:
+            raise InputError(f"shrinkage is {self.shrinkage!r}; pass a list of numbers from 0 to 1.")
+        for share in self.shrinkage:
+            check_shrinkage(share)
+
     def _candidates(self, rows: CalibrationRows) -> list[_Recipe]:
         recipes = [_Recipe("naive"), _Recipe("robust risk", "risk", 0.0, self.min_domain_size)]
         for share in self.shrinkage:
             name = f"robust regret, shrinkage {share:g}" if share else "robust regret"
             recipes.append(_Recipe(name, "regret", share, self.min_domain_size, prior=1 / len(self.shrinkage)))
         if _identity_applies(rows):
-            recipes.insert(0, _Recipe("identity"))
+            recipes.insert(0, _Recipe("identity", ends=_ends(rows), interpolation=self.interpolation))
         return recipes
 
 
@@ -156,10 +162,12 @@ class _Recipe:
     shrinkage: float = 0.0
     min_domain_size: int = 1
     prior: float = 1.0  # its weight if nothing told the candidates apart
+    ends: FloatArray | None = None  # of the identity
+    interpolation: str = "linear"  # of the identity
 
     def maps(self, rows: CalibrationRows, domains: Domains) -> tuple[MonotoneSteps, ...]:
-        if self.name == "identity":
-            return tuple(_identity(rows.scores[:, problem]) for problem in range(rows.n_problems))
+        if self.ends is not None:
+            return tuple(_identity(column, self.ends, self.interpolation) for column in rows.scores.T)
         if self.objective is None:
             return pooled_maps(rows)
         merged = merge_small(domains, self.min_domain_size)
@@ -175,7 +183,7 @@ def _held_out_losses(
     n_folds = min(auto.max_folds, len(domains.names))
     for fold in range(n_folds):
         left_out = range(fold, len(domains.names), n_folds)
-        outside = np.ones(domains.n_rows, dtype=bool)
+        outside = np.ones(domains.n_rows, dtype=bool) if rows.weight is None else rows.weight > 0
         for number in left_out:
             outside[members[domains.names[number]]] = False
         kept = np.flatnonzero(outside)
@@ -189,7 +197,7 @@ def _held_out_losses(
             maps = candidate.maps(training, sources)
             for domain in left_out:
                 test = rows.subset(members[domains.names[domain]])
-                losses[number, domain] = _mean_squared_error(maps, test, auto.class_frequencies_, auto.interpolation)
+                losses[number, domain] = _mean_squared_error(maps, test, training.class_frequencies, auto.interpolation)
     return list(losses)
 
 
@@ -212,37 +220,51 @@ def _weights(losses: FloatArray, choose: str, prior: FloatArray) -> FloatArray:
         return np.asarray(np.eye(len(losses))[best])
     excess = losses - losses[best]
     error = excess.std(axis=1, ddof=1) / np.sqrt(losses.shape[1])
-    # A candidate that is the best one under another name has neither excess nor error.
-    standardised = np.divide(excess.mean(axis=1), error, out=np.zeros(len(losses)), where=error > 0)
+    # A candidate that is the best one under another name has neither excess nor error; one that is worse by the same
+    # in every domain has no error either, and is worse for certain.
+    mean = excess.mean(axis=1)
+    standardised = np.divide(mean, error, out=np.where(mean > 0, np.inf, 0.0), where=error > 0)
     weights = prior * np.exp(-standardised)
     weights[weights < 1e-4 * weights.max()] = 0.0
     return np.asarray(weights / weights.sum())
 
 
-def _average(weights: Sequence[float], maps: Sequence[MonotoneSteps]) -> MonotoneSteps:
-    """Return the weighted average of maps, which is linear between the knots of all of them."""
+def _average(weights: Sequence[float], maps: Sequence[MonotoneSteps], interpolation: str) -> MonotoneSteps:
+    """Return the weighted average of maps, whose knots are those of all of them."""
     if len(maps) == 1:
         return maps[0]
     knots = np.unique(np.concatenate([steps.knots for steps in maps]))
-    parts = [weight * np.interp(knots, steps.knots, steps.values) for weight, steps in zip(weights, maps, strict=True)]
-    return MonotoneSteps(knots, np.maximum.accumulate(np.sum(parts, axis=0)))
+    parts = np.array([apply_steps(steps, knots, interpolation) for steps in maps])
+    # Rounding must not take the average out of order, nor beyond what is averaged.
+    average = np.maximum.accumulate(np.asarray(weights) @ parts)
+    return MonotoneSteps(knots, np.clip(average, parts.min(axis=0), parts.max(axis=0)))
 
 
 def _identity_applies(rows: CalibrationRows) -> bool:
-    probabilities = rows.scores.min() >= 0 and rows.scores.max() <= 1
-    binary = bool(np.all((rows.y == 0) | (rows.y == 1)))
-    return bool(probabilities) or (rows.n_problems == 1 and not binary)
+    return _are_probabilities(rows) or _has_real_targets(rows)
 
 
-def _identity(score: FloatArray) -> MonotoneSteps:
-    """Return the map that changes nothing, on [0, 1] or as far as scores of a regression may reasonably go."""
-    low, high = float(score.min()), float(score.max())
-    if low >= 0 and high <= 1:
-        ends = np.array([0.0, 1.0])
-    else:
-        reach = _FAR * ((high - low) or max(abs(low), 1.0))
-        ends = np.array([low - reach, high + reach])
-    return MonotoneSteps(ends, ends)
+def _are_probabilities(rows: CalibrationRows) -> bool:
+    return bool(rows.scores.min() >= 0 and rows.scores.max() <= 1)
+
+
+def _has_real_targets(rows: CalibrationRows) -> bool:
+    return rows.n_problems == 1 and not bool(np.all((rows.y == 0) | (rows.y == 1)))
+
+
+def _ends(rows: CalibrationRows) -> FloatArray:
+    """Return where the identity ends: with [0, 1], or as far as scores of a regression may reasonably go."""
+    if not _has_real_targets(rows):
+        return np.array([0.0, 1.0])
+    low, high = float(rows.scores.min()), float(rows.scores.max())
+    reach = _FAR * ((high - low) or max(abs(low), 1.0))
+    return np.array([low - reach, high + reach])
+
+
+def _identity(score: FloatArray, ends: FloatArray, interpolation: str) -> MonotoneSteps:
+    """Return the map that changes nothing; in steps, the one that lowers a score to the next it has seen."""
+    knots = ends if interpolation == "linear" else np.unique(score)
+    return MonotoneSteps(knots, knots)
 
 
 def _restrict(domains: Domains, kept: IntArray) -> Domains:

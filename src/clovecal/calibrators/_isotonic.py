@@ -7,7 +7,7 @@ import numpy as np
 from clovecal._validation import FloatArray
 from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._minimax import MonotoneSteps, solve
-from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator
+from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator, within_range
 
 
 class NaiveIsotonic(MonotoneCalibrator):
@@ -50,5 +50,5 @@ def pooled_maps(rows: CalibrationRows) -> tuple[MonotoneSteps, ...]:
         target = rows.target(problem)
         score: FloatArray = rows.scores[:, problem]
         cells = Cells.from_rows(score, target, codes=one_domain, n_domains=1, sample_weight=rows.weight)
-        maps.append(solve([cells]).steps[0])
+        maps.append(within_range(solve([cells]).steps[0], target))
     return tuple(maps)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.model_selection import BaseCrossValidator, StratifiedKFold
-from sklearn.utils import Tags, _safe_indexing, get_tags
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import check_cv
+from sklearn.utils import Tags, _safe_indexing, column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -36,7 +38,8 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     cv
         A number of folds, each with rows of every domain (the paper's held-out rows of the training domains); a
         scikit-learn splitter, which is given the domains as ``groups`` (`LeaveOneGroupOut` calibrates on predictions
-        for domains the model has not seen); or "prefit": the estimator is fitted already and all rows calibrate.
+        for domains the model has not seen), or the splits themselves; or "prefit": the estimator is fitted already and
+        all rows calibrate.
 
     Attributes
     ----------
@@ -86,16 +89,14 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         sample_weight
             Frequencies of the rows.
         """
-        labels = as_numpy(y, "y")
+        labels = column_or_1d(as_numpy(y, "y"), warn=True)
+        X, _ = indexable(X, labels)
         members = Domains.of(domains, len(labels))
         weight = check_weights(sample_weight, len(labels))
         if is_classifier(self.estimator):
             if not hasattr(self.estimator, "predict_proba"):
                 raise InputError("estimator has no predict_proba; pass a classifier that estimates probabilities.")
-            target: AnyArray
-            self.classes_, target = np.unique(labels, return_inverse=True)
-            if len(self.classes_) < 2:
-                raise InputError(f"y has only the label {self.classes_[0]!r}; pass rows of at least two classes.")
+            target: AnyArray = self._class_numbers(labels, weight)
         else:
             target = check_real(labels, "y")
         scores = self._out_of_fold_scores(X, labels, target, members, weight)
@@ -105,8 +106,9 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             self.estimator_ = self.estimator
         else:
             self.estimator_ = _fitted(self.estimator, X, labels, weight, None)
-        if hasattr(self.estimator_, "n_features_in_"):
-            self.n_features_in_ = self.estimator_.n_features_in_
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
         return self
 
     @available_if(_estimates_probabilities)  # type: ignore[untyped-decorator]
@@ -123,11 +125,32 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
         return np.asarray(self.calibrator_.predict(self.estimator_.predict(X)))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of a classifier or the R² of a regressor, as scikit-learn's own."""
+        metric = accuracy_score if is_classifier(self.estimator) else r2_score
+        return float(metric(y, self.predict(X), sample_weight=sample_weight))
+
+    def _class_numbers(self, labels: AnyArray, weight: FloatArray | None) -> IntArray:
+        """Learn the classes, and return each row's."""
+        found, numbers = np.unique(labels, return_inverse=True)
+        counted = found if weight is None else np.unique(labels[weight > 0])
+        if len(counted) < 2:
+            raise InputError(f"y has one class only, {counted[0]}; pass rows of at least two classes.")
+        if self.cv != "prefit":
+            self.classes_ = found
+            return numbers
+        # The rows to calibrate on may lack a class that the model knows.
+        check_is_fitted(self.estimator)
+        self.classes_ = self.estimator.classes_
+        unknown = found[~np.isin(found, self.classes_)]
+        if len(unknown):
+            raise InputError(f"y has the class {unknown[0]}, which the fitted estimator does not know; drop its rows.")
+        return np.searchsorted(self.classes_, labels)
+
     def _out_of_fold_scores(
         self, X: Any, labels: AnyArray, target: AnyArray, members: Domains, weight: FloatArray | None
     ) -> FloatArray:
         if self.cv == "prefit":
-            check_is_fitted(self.estimator)
             return self._scores(self.estimator, X)
         scores = None
         scored = np.zeros(len(labels), dtype=bool)
@@ -143,17 +166,21 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
 
     def _folds(self, X: Any, target: AnyArray, members: Domains) -> Iterable[tuple[IntArray, IntArray]]:
         stratum = members.codes if members.rows is None else _first_domain(members)
-        if isinstance(self.cv, BaseCrossValidator) or hasattr(self.cv, "split"):
-            folds: Iterator[tuple[IntArray, IntArray]] = self.cv.split(X, target, groups=stratum)
+        if not isinstance(self.cv, (str, Integral)) and (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
+            folds: Iterable[tuple[IntArray, IntArray]] = check_cv(self.cv).split(X, target, groups=stratum)
             return folds
-        if not isinstance(self.cv, int) or self.cv < 2:
+        if not isinstance(self.cv, Integral) or int(self.cv) < 2:
             raise InputError(f"cv is {self.cv!r}; pass 2 or more folds, a scikit-learn splitter or 'prefit'.")
+        n_folds, n_rows = int(self.cv), len(target)
+        if n_folds > n_rows:
+            raise InputError(f"cv is {n_folds} but n_samples={n_rows}; pass fewer folds or more rows.")
         if is_classifier(self.estimator):
             stratum = stratum * len(self.classes_) + target
-        counts = np.bincount(stratum)
-        stratum = np.where(counts[stratum] < self.cv, -1, stratum)  # the few rows of rare strata are spread together
-        splitter = StratifiedKFold(self.cv, shuffle=True, random_state=0)
-        return list(splitter.split(np.zeros(len(target)), stratum))
+        # Rows are shuffled, then dealt out stratum by stratum, so that even a rare stratum is spread.
+        order = np.lexsort((np.random.default_rng(0).permutation(n_rows), stratum))
+        fold = np.empty(n_rows, dtype=np.intp)
+        fold[order] = np.arange(n_rows) % n_folds
+        return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
 
     def _scores(self, model: Any, X: Any) -> FloatArray:
         if not is_classifier(model):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags, metadata_routing
 from sklearn.utils.validation import check_is_fitted
 
 from clovecal._validation import (
@@ -59,13 +59,21 @@ class CalibrationRows:
         """Return the target of one problem."""
         return self.y if self.n_problems == 1 else (self.y == problem).astype(np.float64)
 
+    @property
+    def class_frequencies(self) -> FloatArray | None:
+        """Share of each class, where there are several."""
+        if self.n_problems == 1:
+            return None
+        counts = np.bincount(self.y.astype(np.intp), weights=self.weight, minlength=self.n_problems)
+        return np.asarray(counts / counts.sum())
+
     def subset(self, rows: Any) -> CalibrationRows:
         """Return some of the rows, without their domains."""
         weight = None if self.weight is None else self.weight[rows]
         return CalibrationRows(self.scores[rows], self.y[rows], weight, None)
 
 
-class MonotoneCalibrator(BaseEstimator):  # type: ignore[misc]
+class MonotoneCalibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the calibrators: one monotone map per column of scores."""
 
     maps_: tuple[MonotoneSteps, ...]
@@ -73,6 +81,11 @@ class MonotoneCalibrator(BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
     n_rows_: int
     interpolation: str
+
+    # For scikit-learn's metadata routing scores are what others call X.
+    __metadata_request__fit: ClassVar = {"scores": metadata_routing.UNUSED}
+    __metadata_request__predict: ClassVar = {"scores": metadata_routing.UNUSED}
+    __metadata_request__transform: ClassVar = {"scores": metadata_routing.UNUSED}
 
     def fit(self, scores: Any, y: Any, *, domains: Any = None, sample_weight: Any = None) -> Self:
         """Fit the map of scores to calibrated values.
@@ -88,20 +101,24 @@ class MonotoneCalibrator(BaseEstimator):  # type: ignore[misc]
         sample_weight
             Frequencies of the rows.
         """
-        check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
+        self._check_parameters()
         rows = CalibrationRows.check(scores, y, domains, sample_weight)
         self.n_features_in_ = rows.n_problems
         self.n_rows_ = len(rows.y)
-        self.class_frequencies_ = _class_frequencies(rows)
+        self.class_frequencies_ = rows.class_frequencies
         self._fit(rows)
         return self
+
+    def _check_parameters(self) -> None:
+        """Raise unless the parameters can be used."""
+        check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
 
     def _fit(self, rows: CalibrationRows) -> None:
         raise NotImplementedError
 
     def predict(self, scores: Any) -> FloatArray:
         """Return calibrated values: (n,) for one column of scores, (n, C) rows that sum to 1 for several."""
-        check_is_fitted(self)
+        check_is_fitted(self, "maps_")
         columns = check_scores(scores)
         if columns.shape[1] != self.n_features_in_:
             raise InputError(
@@ -131,14 +148,14 @@ class MonotoneCalibrator(BaseEstimator):  # type: ignore[misc]
         """
         from clovecal.calibrators._persistence import save
 
-        check_is_fitted(self)
+        check_is_fitted(self, "maps_")
         save(self, path, overwrite=overwrite)
 
     def to_onnx(self) -> Any:
         """Return the fitted map as an ONNX model (needs the ``onnx`` extra)."""
         from clovecal.calibrators._onnx import to_onnx
 
-        check_is_fitted(self)
+        check_is_fitted(self, "maps_")
         return to_onnx(self)
 
     def __sklearn_tags__(self) -> Tags:
@@ -151,8 +168,14 @@ class MonotoneCalibrator(BaseEstimator):  # type: ignore[misc]
 def apply_steps(steps: MonotoneSteps, score: FloatArray, interpolation: str) -> FloatArray:
     """Return the map's value at each score: linear between knots or a step up at each, constant outside."""
     if interpolation == "linear":
-        return np.interp(score, steps.knots, steps.values)
+        # Rounding may put an interpolated 1 just above 1, which is no probability.
+        return np.clip(np.interp(score, steps.knots, steps.values), steps.values[0], steps.values[-1])
     return steps.values[np.maximum(np.searchsorted(steps.knots, score, side="right") - 1, 0)]
+
+
+def within_range(steps: MonotoneSteps, target: FloatArray) -> MonotoneSteps:
+    """Return a fitted map, whose values are means of the target, without the rounding that takes some outside it."""
+    return MonotoneSteps(steps.knots, np.clip(steps.values, target.min(), target.max()))
 
 
 def normalise_rows(values: FloatArray, otherwise: FloatArray) -> FloatArray:
@@ -160,13 +183,6 @@ def normalise_rows(values: FloatArray, otherwise: FloatArray) -> FloatArray:
     totals = values.sum(axis=1, keepdims=True)
     safe = np.where(totals > 0, totals, 1.0)
     return np.asarray(np.where(totals > 0, values / safe, otherwise))
-
-
-def _class_frequencies(rows: CalibrationRows) -> FloatArray | None:
-    if rows.n_problems == 1:
-        return None
-    counts = np.bincount(rows.y.astype(np.intp), weights=rows.weight, minlength=rows.n_problems)
-    return np.asarray(counts / counts.sum())
 
 
 def named_weights(names: Sequence[Any], weights: FloatArray) -> dict[Any, float]:

@@ -77,17 +77,19 @@ class _Graph:
 
 
 def _map(graph: _Graph, steps: MonotoneSteps, score: str, interpolation: str) -> str:
-    """Add a monotone map: find the last knot at or below the score, then its value and slope."""
+    """Add a monotone map: find the last knot at or below the score, then its value and how far on the next one is."""
     knots, values = steps.knots, steps.values
     at = graph.node("Max", _knots_up_to(graph, knots, score), graph.constant(np.int64(1)))
     at = graph.node("Sub", at, graph.constant(np.int64(1)))
     value = graph.node("Gather", graph.constant(values), at)
     if interpolation == "step":
         return value
-    slopes = np.append(np.diff(values) / np.diff(knots), 0.0)
+    # A share of the way to the next knot stays finite where a slope would overflow, between knots that almost touch.
+    widths, rises = np.append(np.diff(knots), 1.0), np.append(np.diff(values), 0.0)
     inside = graph.node("Max", score, graph.constant(knots[0]))  # below the first knot its value holds
     distance = graph.node("Sub", inside, graph.node("Gather", graph.constant(knots), at))
-    rise = graph.node("Mul", graph.node("Gather", graph.constant(slopes), at), distance)
+    share = graph.node("Div", distance, graph.node("Gather", graph.constant(widths), at))
+    rise = graph.node("Mul", graph.node("Gather", graph.constant(rises), at), share)
     return graph.node("Add", value, rise)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Mapping
+import secrets
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from clovecal._validation import FloatArray, InputError
 from clovecal.calibrators._auto import AutoCalibrator, Candidate
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._minimax import MonotoneSteps
-from clovecal.calibrators._monotone import INTERPOLATIONS, MonotoneCalibrator
+from clovecal.calibrators._monotone import MonotoneCalibrator
 from clovecal.calibrators._robust import Certificate, RobustIsotonic
 from clovecal.domains import Name
 
@@ -34,18 +33,19 @@ _CLASSES: dict[str, type[MonotoneCalibrator]] = {
 def save(calibrator: MonotoneCalibrator, path: str | Path, *, overwrite: bool) -> None:
     """Write a fitted calibrator; the file appears whole or not at all."""
     path = Path(path)
+    if type(calibrator) not in _CLASSES.values():
+        raise InputError(f"the calibrator is a {type(calibrator).__name__}; save one of {', '.join(_CLASSES)}.")
     if path.exists() and not overwrite:
         raise InputError(f"path {str(path)!r} exists; pass overwrite=True or another name.")
     if not path.parent.is_dir():
         raise InputError(f"path {str(path)!r} is in a folder that does not exist; create {str(path.parent)!r} first.")
     text = json.dumps(_content(calibrator), indent=1, allow_nan=False) + "\n"
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -72,7 +72,7 @@ def load_calibrator(path: str | Path) -> MonotoneCalibrator:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"path {str(path)!r} does not exist; check the name.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise InputError(
             f"path {str(path)!r} is not readable as JSON ({error}); it may be truncated: save it again."
         ) from None
@@ -92,7 +92,7 @@ def _content(calibrator: MonotoneCalibrator) -> dict[str, Any]:
         "version": VERSION,
         "clovecal": clovecal.__version__,
         "calibrator": type(calibrator).__name__,
-        "parameters": calibrator.get_params(deep=False),
+        "parameters": {name: _listed(value) for name, value in calibrator.get_params(deep=False).items()},
         "class_frequencies": _listed(calibrator.class_frequencies_),
         "maps": [{"knots": _listed(m.knots), "values": _listed(m.values)} for m in calibrator.maps_],
         "rows": calibrator.n_rows_,
@@ -110,26 +110,33 @@ def _restore(content: Any) -> MonotoneCalibrator:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise _Defect(f"its format is not {FORMAT!r}")
     version = content.get("version")
-    if not isinstance(version, int) or version < 1:
+    if type(version) is not int or version < 1:
         raise _Defect(f"its version is {version!r}")
     if version > VERSION:
         raise _Defect(f"it has version {version} and this clovecal reads up to {VERSION}, so upgrade clovecal first")
-    kind = _CLASSES.get(content.get("calibrator", ""))
+    _text(content.get("clovecal"), "clovecal")
+    kind = _CLASSES.get(_text(content.get("calibrator"), "calibrator"))
     if kind is None:
-        raise _Defect(f"its calibrator is {content.get('calibrator')!r}")
+        raise _Defect(f"its calibrator is {content['calibrator']!r}")
     calibrator = _with_parameters(kind, content.get("parameters"))
-    calibrator.maps_ = tuple(_steps(one) for one in _entry(content, "maps", list))
+    calibrator.maps_ = tuple(_steps(one) for one in _list(content.get("maps"), "maps"))
     if not calibrator.maps_:
         raise _Defect("it has no maps")
     calibrator.n_features_in_ = len(calibrator.maps_)
-    calibrator.n_rows_ = _entry(content, "rows", int)
-    calibrator.class_frequencies_ = _class_frequencies(content.get("class_frequencies"), len(calibrator.maps_))
+    calibrator.n_rows_ = _count(content.get("rows"), "rows")
+    calibrator.class_frequencies_ = _class_frequencies(content.get("class_frequencies"), calibrator.maps_)
     if isinstance(calibrator, RobustIsotonic):
-        calibrator.certificate_ = _dataclass(Certificate, _entry(content, "certificate", dict))
-        calibrator.domain_rows_ = _mapping(_entry(content, "domain_rows", list))
+        calibrator.certificate_ = _dataclass(Certificate, content.get("certificate"))
+        calibrator.domain_rows_ = _mapping(content.get("domain_rows"), "domain_rows", _count)
+        _check_same_domains(
+            calibrator.domain_rows_, calibrator.certificate_.domain_weights, calibrator.certificate_.domain_risks
+        )
     if isinstance(calibrator, AutoCalibrator):
-        calibrator.best_ = _entry(content, "best", str)
-        calibrator.table_ = tuple(_dataclass(Candidate, one) for one in _entry(content, "table", list))
+        calibrator.table_ = tuple(_dataclass(Candidate, one) for one in _list(content.get("table"), "table"))
+        _check_same_domains(*(one.by_domain for one in calibrator.table_))
+        calibrator.best_ = _text(content.get("best"), "best")
+        if calibrator.best_ not in [one.name for one in calibrator.table_]:
+            raise _Defect(f"its best candidate {calibrator.best_!r} is not in its table")
     return calibrator
 
 
@@ -140,8 +147,10 @@ def _with_parameters(kind: type[MonotoneCalibrator], parameters: Any) -> Monoton
     # JSON has no tuples, and scikit-learn's clone wants parameters as they were given.
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
     calibrator.set_params(**given)
-    if calibrator.interpolation not in INTERPOLATIONS:
-        raise _Defect(f"its interpolation is {calibrator.interpolation!r}")
+    try:
+        calibrator._check_parameters()
+    except InputError as error:
+        raise _Defect("its parameter " + str(error).removesuffix(".")) from None
     return calibrator
 
 
@@ -158,32 +167,51 @@ def _steps(content: Any) -> MonotoneSteps:
     return MonotoneSteps(knots, values)
 
 
-def _class_frequencies(content: Any, classes: int) -> FloatArray | None:
-    if content is None and classes == 1:
+def _class_frequencies(content: Any, maps: tuple[MonotoneSteps, ...]) -> FloatArray | None:
+    if content is None and len(maps) == 1:
         return None
     frequencies = _floats(content, "class_frequencies")
-    if len(frequencies) != classes or frequencies.min() < 0 or not np.isclose(frequencies.sum(), 1):
-        raise _Defect(f"its class frequencies are not {classes} shares that sum to 1")
+    if len(maps) == 1 or len(frequencies) != len(maps):
+        raise _Defect(f"it has {len(maps)} maps and {len(frequencies)} class frequencies")
+    if frequencies.min() < 0 or not np.isclose(frequencies.sum(), 1):
+        raise _Defect(f"its class frequencies are not {len(maps)} shares that sum to 1")
+    if min(steps.values[0] for steps in maps) < 0 or max(steps.values[-1] for steps in maps) > 1:
+        raise _Defect("the values of a class's map are outside [0, 1]")
     return frequencies
 
 
 def _floats(content: Any, name: str) -> FloatArray:
-    if not isinstance(content, list) or not all(type(one) in (int, float) and np.isfinite(one) for one in content):
-        raise _Defect(f"its {name} are not a list of finite numbers")
-    return np.array(content, dtype=np.float64)
+    return np.array([_number(one, name) for one in _list(content, name)], dtype=np.float64)
 
 
-def _entry(content: dict[str, Any], name: str, kind: type) -> Any:
-    value = content.get(name)
-    if not isinstance(value, kind):
-        raise _Defect(f"its {name!r} is missing or not what it should be")
-    return value
+def _list(content: Any, name: str) -> list[Any]:
+    if not isinstance(content, list):
+        raise _Defect(f"its {name!r} is missing or not a list")
+    return content
+
+
+def _text(content: Any, name: str) -> str:
+    if not isinstance(content, str):
+        raise _Defect(f"its {name!r} is missing or not a text")
+    return content
+
+
+def _count(content: Any, name: str) -> int:
+    if type(content) is not int or content < 1:
+        raise _Defect(f"its {name!r} is missing or not a whole number of at least 1")
+    return content
+
+
+def _number(content: Any, name: str) -> float:
+    if type(content) not in (int, float) or not abs(content) <= sys.float_info.max:
+        raise _Defect(f"its {name!r} is missing or not made of finite numbers")
+    return float(content)
 
 
 def _dataclass(kind: type, content: Any) -> Any:
     if not isinstance(content, dict) or set(content) != {field.name for field in fields(kind)}:
         raise _Defect(f"its {kind.__name__.lower()} does not have the entries it should have")
-    return kind(**{name: _mapping(value) if isinstance(value, list) else value for name, value in content.items()})
+    return kind(**{field.name: _READERS[str(field.type)](content[field.name], field.name) for field in fields(kind)})
 
 
 def _plain(result: Any) -> dict[str, Any]:
@@ -193,14 +221,48 @@ def _plain(result: Any) -> dict[str, Any]:
 
 
 def _pairs(mapping: Mapping[Name, Any]) -> list[list[Any]]:
-    return [[key if isinstance(key, (str, int, float, bool)) else str(key), value] for key, value in mapping.items()]
+    return [[_written_name(name), value] for name, value in mapping.items()]
 
 
-def _mapping(pairs: list[Any]) -> Mapping[Name, Any]:
-    if not all(isinstance(pair, list) and len(pair) == 2 and not isinstance(pair[0], (list, dict)) for pair in pairs):
-        raise _Defect("a table by domain is not a list of pairs")
-    return MappingProxyType(dict(pairs))
+def _mapping(content: Any, name: str, read: Callable[[Any, str], Any]) -> dict[Name, Any]:
+    pairs = _list(content, name)
+    if not pairs or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise _Defect(f"its {name!r} is not a list of pairs of a domain and its value")
+    mapping = {_read_name(domain): read(value, name) for domain, value in pairs}
+    if len(mapping) != len(pairs):
+        raise _Defect(f"its {name!r} has a domain twice")
+    return mapping
 
 
-def _listed(values: FloatArray | None) -> list[float] | None:
-    return None if values is None else values.tolist()
+def _written_name(name: Name) -> Any:
+    """Return a domain's name as JSON: exact for text, numbers and tuples of them, the text of anything else."""
+    if isinstance(name, tuple):
+        return {"tuple": [_written_name(part) for part in name]}
+    name = name.item() if isinstance(name, np.generic) else name
+    return name if isinstance(name, (str, int, float)) else str(name)
+
+
+def _read_name(content: Any) -> Name:
+    if isinstance(content, dict) and set(content) == {"tuple"} and isinstance(content["tuple"], list):
+        return tuple(_read_name(part) for part in content["tuple"])
+    if not isinstance(content, (str, int, float)):
+        raise _Defect(f"a domain's name is {content!r}")
+    return content
+
+
+def _check_same_domains(*tables: Mapping[Name, Any]) -> None:
+    if any(table.keys() != tables[0].keys() for table in tables):
+        raise _Defect("its tables by domain are not of the same domains")
+
+
+def _listed(value: Any) -> Any:
+    """Return numpy's arrays and numbers as Python's."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "float": _number,
+    "int": _count,
+    "str": _text,
+    "Mapping[Name, float]": lambda content, name: _mapping(content, name, _number),
+}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
-from clovecal._validation import InputError, check_choice, check_count, check_positive
+from clovecal._validation import FloatArray, InputError, check_choice, check_count, check_positive
 from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._minimax import MinimaxFit, best_domain_risks, solve
-from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator, named_weights
+from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator, named_weights, within_range
 from clovecal.domains import Domains, Name
 
 OBJECTIVES = ("risk", "regret")
@@ -110,28 +111,33 @@ class RobustIsotonic(MonotoneCalibrator):
         self.interpolation = interpolation
 
     def _fit(self, rows: CalibrationRows) -> None:
-        self._check_parameters()
         if rows.domains is None:
             raise InputError("domains is None; a robust fit needs one label per row or an n×k membership matrix.")
-        domains = merge_small(_with_weight(rows), self.min_domain_size)
+        domains = merge_small(require_weight(rows.domains, rows.weight), self.min_domain_size)
         fit = solve_domains(rows, domains, self.objective, shrinkage=self.shrinkage, tol=self.tol)
         self.maps_ = fit.steps
-        self.domain_rows_ = MappingProxyType(domains.counts)
+        self.domain_rows_ = dict(domains.counts)
         self.certificate_ = Certificate(
             fit.worst,
             fit.lower_bound,
             fit.gap,
-            MappingProxyType(named_weights(domains.names, fit.domain_weights)),
-            MappingProxyType(named_weights(domains.names, fit.domain_risks)),
+            named_weights(domains.names, fit.domain_weights),
+            named_weights(domains.names, fit.domain_risks),
             fit.iterations,
         )
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_choice(self.objective, "objective", OBJECTIVES)
         check_count(self.min_domain_size, "min_domain_size")
         check_positive(self.tol, "tol")
-        if not 0 <= self.shrinkage <= 1:
-            raise InputError(f"shrinkage is {self.shrinkage}; pass a number from 0 (minimax) to 1 (pooled).")
+        check_shrinkage(self.shrinkage)
+
+
+def check_shrinkage(value: Any) -> None:
+    """Raise unless the value is a share."""
+    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise InputError(f"shrinkage is {value!r}; pass a number from 0 (minimax) to 1 (pooled).")
 
 
 def solve_domains(
@@ -150,7 +156,10 @@ def solve_domains(
         for problem in range(rows.n_problems)
     ]
     offsets = best_domain_risks(problems) if objective == "regret" else None
-    return solve(problems, offsets=offsets, shrinkage=shrinkage, tol=tol)
+    fit = solve(problems, offsets=offsets, shrinkage=shrinkage, tol=tol)
+    return replace(
+        fit, steps=tuple(within_range(steps, rows.target(problem)) for problem, steps in enumerate(fit.steps))
+    )
 
 
 def merge_small(domains: Domains, min_size: int) -> Domains:
@@ -171,13 +180,13 @@ def merge_small(domains: Domains, min_size: int) -> Domains:
     return Domains(names, pairs[:, 1], pairs[:, 0], domains.n_rows)
 
 
-def _with_weight(rows: CalibrationRows) -> Domains:
-    """Return the domains, each of which must have a row that counts."""
-    domains = rows.domains
-    assert domains is not None
-    if rows.weight is not None:
-        weight = rows.weight if domains.rows is None else rows.weight[domains.rows]
-        total = np.bincount(domains.codes, weights=weight, minlength=len(domains.names))
+def require_weight(domains: Domains, weight: FloatArray | None) -> Domains:
+    """Return the domains, of which there must be one, and each must have a row that counts."""
+    if not domains.names:
+        raise InputError("domains has no domain; pass one label per row or an n×k membership matrix.")
+    if weight is not None:
+        of_pairs = weight if domains.rows is None else weight[domains.rows]
+        total = np.bincount(domains.codes, weights=of_pairs, minlength=len(domains.names))
         if not total.all():
             raise InputError(f"domain {domains.names[int(np.argmin(total))]!r} has no weight; leave its rows out.")
     return domains

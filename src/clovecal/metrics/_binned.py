@@ -58,7 +58,7 @@ class BinnedGap:
     def values(self, domains: Domains) -> FloatArray:
         """Return the norm in each domain, then overall."""
         cells = self.cells(domains, moments=self.debias)
-        mass = divide_or(cells.weight, cells.total, 0.0)
+        mass = cells.weight / cells.total
         if not self.debias:
             return gap_norm(mass, cells.mean_gap, self.norm)
         return _debiased_norm(mass, cells, self.norm, binary=self.binary)
@@ -69,7 +69,7 @@ class BinnedGap:
         """Return bias-aware confidence limits, (levels, k+1, 2)."""
         cells = self.cells(domains, moments=True)
         norm = partial(gap_norm, norm=self.norm)
-        observed = norm(divide_or(cells.weight, cells.total, 0.0), cells.mean_gap)
+        observed = norm(cells.weight / cells.total, cells.mean_gap)
         limits = [
             invert_binned_norm(BinNoise.of(cells, stratum, self.binary), value, norm, levels, resamples, rng)
             for stratum, value in enumerate(observed)
@@ -120,15 +120,10 @@ def _moments(
 def gap_norm(mass: FloatArray, gap: FloatArray, norm: str) -> FloatArray:
     """Return the norm over the last axis of gaps whose bins hold these shares of the rows."""
     if norm == "l1":
-        return np.asarray((mass * np.abs(gap)).sum(axis=-1) / _columns_of(mass))
+        return np.asarray((mass * np.abs(gap)).sum(axis=-1))
     if norm == "l2":
-        return np.asarray(np.sqrt((mass * gap * gap).sum(axis=-1) / _columns_of(mass)))
+        return np.asarray(np.sqrt((mass * gap * gap).sum(axis=-1)))
     return np.asarray(np.where(mass > 0, np.abs(gap), 0.0).max(axis=-1))
-
-
-def _columns_of(mass: FloatArray) -> FloatArray:
-    """Return how many columns stand side by side: each brings its own unit of mass (0: an empty domain)."""
-    return np.asarray(np.maximum(mass.sum(axis=-1), 1.0))
 
 
 def _debiased_norm(mass: FloatArray, cells: OutcomeCells, norm: str, *, binary: bool) -> FloatArray:
@@ -146,11 +141,11 @@ def _debiased_norm(mass: FloatArray, cells: OutcomeCells, norm: str, *, binary: 
     enough = cells.weight > 1
     if norm == "l2":
         excess = np.where(enough, gap * gap - variance, 0.0)
-        return np.asarray(np.sqrt(np.maximum((mass * excess).sum(axis=-1) / _columns_of(mass), 0.0)))
+        return np.asarray(np.sqrt(np.maximum((mass * excess).sum(axis=-1), 0.0)))
     scale = np.sqrt(variance)
     size = np.abs(gap)
     ratio = divide_or(size, scale, np.inf)
     density = np.exp(-0.5 * np.minimum(ratio, 1e9) ** 2) / np.sqrt(2 * np.pi)
     folded_mean = size * (1 - 2 * ndtr(-ratio)) + 2 * scale * density
     excess = np.where(enough, 2 * size - folded_mean, 0.0)
-    return np.asarray(np.maximum((mass * excess).sum(axis=-1) / _columns_of(mass), 0.0))
+    return np.asarray(np.maximum((mass * excess).sum(axis=-1), 0.0))

@@ -20,6 +20,7 @@ from clovecal._validation import FloatArray
 # For a size of the true gaps: the true error, and simulated observed errors in ascending order.
 Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]
 
+_ROUNDING = 1e-12  # of equal errors computed in two ways
 _GRID = 16  # sizes of the true error at which the observed one's distribution is simulated
 
 
@@ -37,8 +38,7 @@ class BinNoise:
         """Take the non-empty bins of one domain."""
         kept = cells.weight[stratum] > 0
         weight, gap = cells.weight[stratum][kept], cells.mean_gap[stratum][kept]
-        squared = cells.gap_squared[stratum][kept] / weight
-        variance = None if binary else np.maximum(squared - gap * gap, 0.0) * weight / np.maximum(weight - 1, 1.0)
+        variance = None if binary else _outcome_variance(weight, gap, cells.gap_squared[stratum][kept])
         return cls(weight, cells.mean_score[stratum][kept], gap, variance)
 
     @property
@@ -60,7 +60,7 @@ class BinNoise:
         sign = np.where(self.gap == 0, np.where(self.score > 0.5, -1.0, 1.0), np.sign(self.gap))
         everywhere = sign * np.maximum(size, error)
         if not everywhere.any():  # no gap and no noise, such as certain predictions that all came true
-            everywhere = sign
+            everywhere = sign / np.sqrt(self.weight.sum() + 1)  # a size at which some would have failed
         few = np.where(size > 2 * error, self.gap, 0.0)
         largest = size == size.max()
         return (few if few.any() else np.where(largest, everywhere, 0.0)), everywhere
@@ -69,6 +69,15 @@ class BinNoise:
         """Return a pattern at a size; a frequency cannot leave [0, 1]."""
         gap = size * pattern
         return gap if self.variance is not None else np.clip(self.score + gap, 0.0, 1.0) - self.score
+
+
+def _outcome_variance(weight: FloatArray, gap: FloatArray, gap_squared: FloatArray) -> FloatArray:
+    """Return each bin's variance; a bin of a single row, which has none, takes that of the others together."""
+    squares = np.maximum(gap_squared - weight * gap * gap, 0.0)
+    freedom = np.maximum(weight - 1, 0.0)
+    if not freedom.any():  # only single rows: their gaps are all that is known of the noise
+        return np.full_like(weight, gap_squared.sum() / weight.sum())
+    return divide_or(squares, freedom, squares.sum() / freedom.sum())
 
 
 def invert_binned_norm(
@@ -94,32 +103,44 @@ def invert_binned_norm(
         return simulate
 
     few, everywhere = bins.patterns
-    return invert(simulator(few), simulator(everywhere), observed, levels)
+    return invert(simulator(few), simulator(everywhere), observed, _ROUNDING if bins.variance is None else 0.0, levels)
 
 
 def invert_quadratic(
     bins: BinNoise, kernel: FloatArray, levels: Sequence[float], draws: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Return (levels, 2) confidence limits of Σ_ab m_a k_ab m_b, where m is each cell's share of the rows times its gap.
+    """Return (levels, 2) confidence limits of Σ_ab m_a k_ab m_b, where m is a cell's share of the rows times its gap.
 
     The kernel pools cells, so normal noise at the observed frequencies serves every size, and the simulated error is a
-    parabola in the size.
+    parabola in the size; half a row makes up for outcomes being whole.
     """
     mass = bins.weight / bins.weight.sum()
     frequency = np.clip(bins.score + bins.gap, 0.0, 1.0)
     smoothed = (bins.weight * frequency + bins.score) / (bins.weight + 1)
-    noise = rng.standard_normal((draws, len(mass))) * (mass * np.sqrt(smoothed * (1 - smoothed) / bins.weight))
+    of_outcome = np.maximum(smoothed * (1 - smoothed), 1 / (bins.weight.sum() + 1))  # certainty may yet fail once
+    of_score = np.maximum(bins.gap**2 - of_outcome / bins.weight, 0.0)  # another sample has other rows in the cell
+    noise = rng.standard_normal((draws, len(mass))) * (mass * np.sqrt((of_outcome + of_score) / bins.weight))
     noise_kernel = noise @ kernel
     noise_part = np.einsum("ij,ij->i", noise_kernel, noise)
-    signal = mass * bins.gap
-    signal_part = float(signal @ kernel @ signal)
-    cross = noise_kernel @ signal
 
-    def simulate(size: float) -> tuple[float, FloatArray]:
-        truth = size**2 * signal_part
-        return truth, np.sort(truth + 2 * size * cross + noise_part)
+    def simulator(pattern: FloatArray) -> Simulator:
+        signal = mass * pattern
+        unit = float(_root(signal @ kernel @ signal))
+        cross = noise_kernel @ signal
 
-    return invert(simulate, simulate, signal_part, levels)
+        def simulate(size: float) -> tuple[float, FloatArray]:
+            return size * unit, _root(np.sort((size * unit) ** 2 + 2 * size * cross + noise_part))
+
+        return simulate
+
+    observed = float(_root(mass * bins.gap @ kernel @ (mass * bins.gap)))
+    # Noise can hide a gap best that is the same everywhere, which the kernel adds up: the upper limit assumes that one.
+    same = np.full(len(mass), max(observed, 1 / np.sqrt(bins.weight.sum())))
+    return invert(simulator(bins.gap), simulator(same), observed, 0.5 / bins.weight.sum(), levels) ** 2
+
+
+def _root(square: FloatArray | np.float64) -> FloatArray:
+    return np.asarray(np.sqrt(np.maximum(square, 0.0)))  # rounding may leave a kernel norm of zero below it
 
 
 def enough_draws(resamples: int, levels: Sequence[float]) -> int:
@@ -127,8 +148,13 @@ def enough_draws(resamples: int, levels: Sequence[float]) -> int:
     return max(resamples, int(np.ceil(4 / (1 - max(levels)))))
 
 
-def invert(for_lower: Simulator, for_upper: Simulator, observed: float, levels: Sequence[float]) -> FloatArray:
-    """Return the range of true values whose simulated errors make the observed one unsurprising."""
+def invert(
+    for_lower: Simulator, for_upper: Simulator, observed: float, tie: float, levels: Sequence[float]
+) -> FloatArray:
+    """Return the range of true values whose simulated errors make the observed one unsurprising.
+
+    An observed error within ``tie`` of a quantile is no surprise: few rows give few possible errors, 0 among them.
+    """
     limits = np.empty((len(levels), 2))
     for side, (simulate, direction) in enumerate(((for_lower, 1), (for_upper, -1))):
         unit, at_unit = simulate(1.0)
@@ -139,7 +165,7 @@ def invert(for_lower: Simulator, for_upper: Simulator, observed: float, levels: 
             # Lower limit: the truths under which an error as large as the observed one is not too rare.
             tail = 0.5 + direction * level / 2
             quantiles = np.maximum.accumulate([_sorted_quantile(draws, tail) for _, draws in simulated])
-            row[side] = _crossing(truths, quantiles, observed)
+            row[side] = _crossing(truths, quantiles, observed - direction * tie)
     return limits
 
 
@@ -177,7 +203,8 @@ class _Noise:
         # Cornish–Fisher: rare outcomes in small bins are skewed, and symmetric noise would undercover them. The
         # third moment's term is (1 − 2f)/count; it may not outgrow the scale, where the expansion has broken down.
         skew = np.clip((1 - 2 * frequency) * self.root**2, -scale, scale)
-        return np.clip(scale * self.normal + skew * self.skewed, -frequency, 1 - frequency)
+        hits = self.counts * (frequency + scale * self.normal + skew * self.skewed)
+        return np.clip(np.rint(hits), 0.0, self.counts) * self.root**2 - frequency * (self.counts > 0)
 
 
 def _sorted_quantile(ordered: FloatArray, q: float) -> float:

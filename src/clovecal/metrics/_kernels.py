@@ -6,62 +6,67 @@ The paper (section 5.3) calls the sum quadratic; for these kernels on [0, 1] it 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
-from scipy.fft import dctn
 
 from clovecal._statistics import cell_sums
-from clovecal._validation import AnyArray, FloatArray, IntArray
+from clovecal._validation import FloatArray, IntArray
 from clovecal.domains import Domains
 
 _NODES = 24  # Chebyshev nodes an interval; the kernels below need at most 20 terms there
-_NEGLIGIBLE = 1e-17
+_NEGLIGIBLE = 1e-15  # beside the kernel's largest value 1; smaller coefficients are rounding
 _LARGEST_EXPONENT = 300.0  # exp of this is far from overflow
 
 
 def rbf_sums(domains: Domains, score: FloatArray, residual: FloatArray, gamma: float) -> FloatArray:
     """Return Σ_ij r_i r_j exp(−γ(s_i − s_j)²) in each domain, then overall.
 
-    [0, 1] is cut into intervals of length 1/√γ. On a pair of intervals the kernel is a polynomial of low degree in
-    each score, to machine precision, so the sum is a quadratic form in the intervals' Chebyshev moments Σ r_i T_m(s_i):
-    about 15 multiplications a row, whatever γ is.
+    The scores' range is cut into intervals no longer than 1/√γ. On a pair of intervals the kernel is a polynomial of
+    low degree in each score, to machine precision, so the sum is a quadratic form in the intervals' Chebyshev moments
+    Σ r_i T_m(s_i): about 15 multiplications a row, whatever γ is.
     """
-    intervals = max(1, math.ceil(math.sqrt(gamma)))
-    coefficients = _rbf_coefficients(gamma, intervals)
+    lowest, span = score.min(), float(np.ptp(score))
+    intervals = max(1, math.ceil(span * math.sqrt(gamma)))
+    length = span / intervals or 1 / math.sqrt(gamma)  # a single score has no span
+    coefficients = _rbf_coefficients(gamma * length**2, intervals)
     terms = len(coefficients[0])
 
-    def columns(chunk: slice) -> tuple[IntArray | None, tuple[AnyArray, ...]]:
-        scaled = score[chunk] * intervals
+    def columns(chunk: slice) -> tuple[IntArray | None, Iterator[FloatArray]]:
+        scaled = (score[chunk] - lowest) / length
         index = np.minimum(scaled.astype(np.intp), intervals - 1)
         local = 2 * (scaled - index) - 1
-        return (index if intervals > 1 else None), tuple(_chebyshev_moments(local, residual[chunk], terms))
+        return (index if intervals > 1 else None), _chebyshev_moments(local, residual[chunk], terms)
 
     moments = cell_sums(domains, intervals, columns, terms)
     sums = np.zeros(len(domains.names) + 1)
     for distance, kernel in enumerate(coefficients):
         left, right = moments[:, :, : intervals - distance], moments[:, :, distance:]
-        sums += (1 if distance == 0 else 2) * np.einsum("mdi,mn,ndi->d", left, kernel, right, optimize=True)
+        sums += (1 if distance == 0 else 2) * (left * np.tensordot(kernel, right, axes=1)).sum(axis=(0, 2))
     return sums
 
 
-def _chebyshev_moments(local: FloatArray, residual: FloatArray, terms: int) -> list[FloatArray]:
-    """Return residual·T_m(local) for m < terms, by the three-term recurrence."""
-    moments = [residual, residual * local]
-    for _ in range(terms - 2):
-        moments.append(2 * local * moments[-1] - moments[-2])
-    return moments[:terms]
+def _chebyshev_moments(local: FloatArray, residual: FloatArray, terms: int) -> Iterator[FloatArray]:
+    """Yield residual·T_m(local) for m < terms, by the three-term recurrence; one at a time, they stay in cache."""
+    before, current, twice = residual * local, residual, 2 * local  # T_{−1} = T_1
+    for _ in range(terms):
+        yield current
+        following = twice * current
+        following -= before
+        before, current = current, following
 
 
 def _rbf_coefficients(gamma: float, intervals: int) -> list[FloatArray]:
-    """Return, for intervals 0, 1, 2, … apart, the kernel's Chebyshev coefficients in the two local scores."""
-    nodes = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
-    position = (nodes + 1) / (2 * intervals)
+    """Return, for unit intervals 0, 1, 2, … apart, the kernel's Chebyshev coefficients in the two local scores."""
+    quarters = np.outer(np.arange(_NODES), 2 * np.arange(_NODES) + 1) % (4 * _NODES)  # keeps the cosines exact
+    chebyshev = np.cos(np.pi / (2 * _NODES) * quarters)  # T_m at the nodes
+    position = (chebyshev[1] + 1) / 2
+    transform = chebyshev * (2 / _NODES)
+    transform[0] /= 2
     found = []
     for distance in range(intervals):
-        gap = position[:, None] - (position[None, :] + distance / intervals)
-        coefficients = dctn(np.exp(-gamma * gap**2), type=2) / _NODES**2
-        coefficients[0] /= 2
-        coefficients[:, 0] /= 2
+        gap = position[:, None] - (position[None, :] + distance)
+        coefficients = transform @ np.exp(-gamma * gap**2) @ transform.T
         found.append(coefficients)
         if np.abs(coefficients).max() < _NEGLIGIBLE:
             break

@@ -75,7 +75,9 @@ def wilson_interval(frequency: FloatArray, count: FloatArray, level: float) -> t
     hits = np.where(count > 0, frequency, 0.5)
     centre = (hits * n + z2 / 2) / (n + z2)
     half = np.sqrt(z2) / (n + z2) * np.sqrt(hits * (1 - hits) * n + z2 / 4)
-    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+    return np.clip(centre - half, 0.0, hits), np.clip(
+        centre + half, hits, 1.0
+    )  # rounding may not exclude the frequency
 
 
 def _student_interval(total: FloatArray, mean: FloatArray, mean_square: FloatArray, level: float) -> FloatArray:

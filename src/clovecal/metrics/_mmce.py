@@ -23,6 +23,7 @@ from clovecal.metrics._intervals import BinNoise, enough_draws, invert_quadratic
 from clovecal.metrics._kernels import laplacian_sum, rbf_sums
 
 _INTERVAL_CELLS = 64  # score cells behind an interval; the value itself uses none
+_MORE_THAN_ONE_ROW = 1 + 1e-9  # weights that sum to one but for rounding make no pair
 
 
 def mmce(
@@ -55,7 +56,7 @@ def mmce(
         True: the sum itself, as in the paper; False: its root, as in Kumar et al. and netcal.
     unbiased
         False: the V-statistic (1/m²)Σ_ij, as in the paper; True: the U-statistic Σ_{i≠j}/(m(m−1)), which has mean 0 for
-        a calibrated model and can be negative (its root is then 0).
+        a calibrated model and can be negative (its root is then 0); NaN without two rows' weight, which make no pair.
 
     Returns
     -------
@@ -119,7 +120,8 @@ class KernelNorm:
         totals, diagonal = self._totals(domains, weighted * residual)
         sums = self._kernel_sums(domains, weighted)
         if self.unbiased:
-            squares = divide_or(sums - diagonal, totals * (totals - 1), np.nan)
+            pairs = np.where(totals > _MORE_THAN_ONE_ROW, totals * (totals - 1), 0.0)
+            squares = divide_or(sums - diagonal, pairs, np.nan)
         else:
             squares = sums / totals**2
         return squares if self.squared else np.sqrt(np.maximum(squares, 0.0))
@@ -136,7 +138,7 @@ class KernelNorm:
             distance = np.abs(bins.score[:, None] - bins.score[None, :])
             kernel = np.exp(-self.scale * distance**2 if self.kernel == "rbf" else -distance / self.scale)
             limits.append(invert_quadratic(bins, kernel, levels, draws, rng))
-        stacked = np.stack(limits, axis=1)
+        stacked = np.minimum(np.stack(limits, axis=1), 1.0)  # no residual and no kernel value exceeds 1
         return stacked if self.squared else np.sqrt(stacked)
 
     def _totals(self, domains: Domains, squares: FloatArray) -> tuple[FloatArray, FloatArray]:

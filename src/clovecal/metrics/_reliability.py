@@ -94,13 +94,14 @@ def reliability_curve(
     check_choice(interval, "interval", ("wilson", "jeffreys"))
     level = check_fraction(ci, "ci")
     ((outcome, score),) = outcomes_and_scores(predictions, of)
+    weight = np.ones(len(score)) if predictions.weight is None else predictions.weight
     if binning == "width":
         index = equal_width_bins(score, bins)
         edges = np.arange(bins + 1) / bins
     else:
         index = equal_mass_bins(score, predictions.weight, bins)
-        edges = _mass_edges(score, index, bins)
-    weight = np.ones(len(score)) if predictions.weight is None else predictions.weight
+        counted = weight > 0
+        edges = _mass_edges(score[counted], index[counted], bins)
     count = weighted_counts(index, weight, bins)
     hits = weighted_counts(index, weight * outcome, bins)
     confidence = divide_or(weighted_counts(index, weight * score, bins), count, np.nan)

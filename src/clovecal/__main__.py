@@ -1,0 +1,5 @@
+"""``python -m clovecal``."""
+
+from clovecal.cli import main
+
+main()

@@ -1,0 +1,76 @@
+"""The command ``clovecal``: parse, one library call, write.
+
+Each command lives in a module of its own that is imported when it is called, so that help is instant.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from clovecal import InputError, __version__
+
+_COMMANDS = {
+    "audit": "Tell whether the model is equally right in every domain.",
+    "calibrate": "Fit a calibrator on validation predictions.",
+    "apply": "Apply a calibrator to a file of predictions.",
+    "compare": "Audit a held-out file before and after calibration.",
+    "select": "Choose the model that will hold up elsewhere.",
+    "demo": "Run the whole job on built-in flight data.",
+    "data": "List, fetch or check the data sets.",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are imported when used; their one-line help is known without."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"clovecal.cli._{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="clovecal")
+def group() -> None:
+    """Audit, repair and select models that must hold in a domain nobody has seen yet.
+
+    Start with a file that has a label, a predicted probability and a domain in each row:
+
+    \b
+        clovecal audit predictions.csv --report page.html
+    """
+
+
+def main() -> None:
+    """Run the command; a wrong input is one sentence on standard error and exit code 2."""
+    try:
+        group.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except InputError as error:
+        click.echo(f"clovecal: {error}", err=True)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("clovecal: interrupted; nothing was written.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe went away, as `| head` does
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        place = f" ({error.filename!r})" if error.filename else ""
+        click.echo(f"clovecal: {error.strerror or error}{place}; nothing was written.", err=True)
+        sys.exit(2)

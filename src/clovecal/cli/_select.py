@@ -1,0 +1,80 @@
+"""``clovecal select``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from clovecal.cli._options import json_option, naming, print_json, progress, table_options
+
+
+@click.command("select")
+@click.argument("files", nargs=-1, required=True)
+@table_options
+@click.option("--model", metavar="COLUMN", help="Column of model names, when FILES is one long file.")
+@click.option("--min-accuracy", type=float, help="Leave out models below this accuracy (after recalibration).")
+@click.option(
+    "--criterion",
+    type=click.Choice(["ece", "debiased-ece", "mmce", "irm", "worst-ece"]),
+    default="ece",
+    show_default=True,
+    help="What is summed over the domains; the lowest wins.",
+)
+@click.option("--no-recalibration", is_flag=True, help="Judge models as they are, without recalibrating them first.")
+@click.option(
+    "--folds", default=2, show_default=True, help="Parts of each domain's rows for recalibrating and judging."
+)
+@json_option
+def command(
+    files: tuple[str, ...],
+    model: str | None,
+    min_accuracy: float | None,
+    criterion: str,
+    no_recalibration: bool,
+    folds: int,
+    as_json: bool,
+    **columns: Any,
+) -> None:
+    """Choose the model that will hold up elsewhere.
+
+    FILES hold validation predictions of the same rows: one file per model, named after it, or one long file with
+    --model.
+
+    \b
+    Example:
+        clovecal select runs/*.parquet --min-accuracy 0.7
+    """
+    from clovecal import select
+    from clovecal.tables import read_models
+
+    with progress("Reading"):
+        candidates, table = read_models(files, model=model, **columns)
+    if table.columns.guessed:
+        click.echo(f"{table.columns}.", err=True)
+    with naming(table), progress("Judging"):
+        selection = select(
+            candidates,
+            table.y,
+            domains=table.domains,
+            sample_weight=table.sample_weight,
+            min_accuracy=min_accuracy,
+            criterion=criterion,
+            recalibrate=None if no_recalibration else "isotonic",
+            folds=folds,
+        )
+    if as_json:
+        print_json(
+            {
+                "best": selection.best,
+                "verdict": selection.verdict,
+                "criterion": selection.criterion,
+                "table": [
+                    {"model": one.name, "criterion": one.criterion, "accuracy": one.accuracy, "excluded": one.excluded}
+                    for one in selection.table
+                ],
+                "curve": [vars(point) for point in selection.curve()],
+            }
+        )
+    else:
+        click.echo(str(selection))

@@ -1,0 +1,175 @@
+"""A calibrator applied to a file of any size: batch by batch, every other column and the row order kept."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from clovecal._files import check_writable, replacing
+from clovecal._validation import FloatArray, InputError
+from clovecal.tables._columns import guess_scores
+from clovecal.tables._files import FORMATS, TableFile
+from clovecal.tables._reduce import numbers_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from clovecal.calibrators._monotone import MonotoneCalibrator
+
+_TEXT = ("csv", "tsv")
+
+
+def apply_to_file(
+    calibrator: MonotoneCalibrator,
+    table: TableFile,
+    output: str | Path,
+    *,
+    scores: tuple[str, ...] = (),
+    column: str = "calibrated",
+    overwrite: bool = False,
+    how_to_overwrite: str = "pass overwrite=True",
+    on_rows: Callable[[int], None] | None = None,
+) -> int:
+    """Write the table with calibrated scores in a new column (one per class for several), and return its rows.
+
+    Parameters
+    ----------
+    calibrator
+        Fitted.
+    table
+        The file to read, as a stream.
+    output
+        Where to write; the ending says in which format.
+    scores
+        Columns of scores; guessed when empty.
+    column
+        Name of the new column; with several classes it is followed by _0, _1, ….
+    overwrite, how_to_overwrite
+        Whether an existing output may be replaced, and how the error says to allow it.
+    on_rows
+        Called with the number of rows after each batch.
+    """
+    path = check_writable(output, overwrite=overwrite, how=how_to_overwrite)
+    names = scores or guess_scores(table.columns)
+    for name in names:
+        if name not in table.columns:
+            raise InputError(f"column {name!r} is not in {table.name!r}; name the scores with --score.")
+    if len(names) != calibrator.n_features_in_:
+        raise InputError(
+            f"the calibrator maps {calibrator.n_features_in_} columns of scores but {len(names)} are named "
+            f"({', '.join(map(repr, names))}); name as many with --score."
+        )
+    added = [column] if len(names) == 1 else [f"{column}_{number}" for number in range(len(names))]
+    taken = next((name for name in added if name in table.columns), None)
+    if taken is not None:
+        raise InputError(f"column {taken!r} is in {table.name!r} already; name the new column with --column.")
+    format = _output_format(path)
+    as_text = table.columns if table.format in _TEXT and format in _TEXT else ()
+    rows = 0
+    with replacing(path) as temporary, _writer(temporary, format) as write:
+        for batch in table.batches(as_text=as_text):
+            write(_with_calibrated(batch, calibrator, names, added, rows))
+            rows += batch.num_rows
+            if on_rows is not None:
+                on_rows(batch.num_rows)
+        if rows == 0:
+            raise InputError(f"{table.name!r} has a header but no rows.")
+    return rows
+
+
+def _with_calibrated(
+    batch: pa.RecordBatch, calibrator: MonotoneCalibrator, names: tuple[str, ...], added: list[str], first: int
+) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [numbers_of(_parsed(batch.column(name), name), name, first) for name in names]
+    calibrated: FloatArray = np.asarray(calibrator.predict(np.column_stack(columns)))
+    for name, values in zip(added, np.atleast_2d(calibrated.T), strict=True):
+        batch = batch.append_column(name, pa.array(values))
+    return batch
+
+
+def _parsed(array: Any, name: str) -> Any:
+    """Return text as numbers; a text format's other columns stay the text they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_string(array.type):
+        return array
+    try:
+        return pc.cast(pc.replace_with_mask(array, pc.equal(array, ""), pa.scalar(None, pa.string())), pa.float64())
+    except pa.ArrowInvalid:
+        bad = next(value for value in array.to_pylist() if not _is_number(value))
+        raise InputError(f"column {name!r} holds text such as {bad!r}; it must hold numbers.") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text == ""
+    return True
+
+
+def _output_format(path: Path) -> str:
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"output {str(path)!r} has no ending that tells its format; use one of {', '.join(FORMATS)}.")
+    return FORMATS[path.suffix.lower()]
+
+
+@contextmanager
+def _writer(path: Path, format: str) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Yield a function that appends a batch; the first batch's schema is the file's."""
+    if format == "ndjson":
+        with path.open("w", encoding="utf-8") as file:
+            yield lambda batch: file.writelines(
+                json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in batch.to_pylist()
+            )
+        return
+    if format in _TEXT:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield _text_writer(file, "\t" if format == "tsv" else ",")
+        return
+    opened: list[Any] = []
+
+    def write(batch: pa.RecordBatch) -> None:
+        if not opened:
+            opened.append(_open_writer(path, format, batch.schema))
+        opened[0].write_batch(batch)
+
+    try:
+        yield write
+    finally:
+        for writer in opened:
+            writer.close()
+
+
+def _text_writer(file: TextIO, delimiter: str) -> Callable[[pa.RecordBatch], None]:
+    """Return a function that writes batches as lines, quoting only what needs it (pyarrow quotes all text)."""
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    header_written = False
+
+    def write(batch: pa.RecordBatch) -> None:
+        nonlocal header_written
+        if not header_written:
+            writer.writerow(batch.schema.names)
+            header_written = True
+        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+    return write
+
+
+def _open_writer(path: Path, format: str, schema: pa.Schema) -> Any:
+    import pyarrow as pa
+
+    if format == "parquet":
+        import pyarrow.parquet as pq
+
+        return pq.ParquetWriter(path, schema)
+    return pa.ipc.new_file(str(path), schema)

@@ -1,0 +1,298 @@
+"""Predictions as arrays: the rows themselves, or, when there are too many, counts per domain, score and label.
+
+Everything an audit shows, and every isotonic fit, depends on rows of the same domain, score and label only through
+their number. A table beyond ``max_rows`` is reduced to counts per distinct score where those are few, otherwise per
+fine cell of the score with the cell's mean score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from clovecal._statistics import weighted_counts
+from clovecal._validation import AnyArray, FloatArray, InputError
+from clovecal.domains import Domains
+from clovecal.tables._columns import Columns, find_columns
+
+CELLS = 4000  # of the score; a multiple of the usual numbers of bins, so that no cell straddles a bin's edge
+SMALLEST = 2.0**-60  # probabilities below this share a cell
+
+# Labels, (n, 1) or (n, C) scores, domain numbers or 0/1 memberships, weights.
+Rows: TypeAlias = tuple[FloatArray, FloatArray, AnyArray, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionTable:
+    """A table of predictions, ready for `audit`, `select` and the calibrators.
+
+    Attributes
+    ----------
+    y, p, domains, sample_weight
+        What those functions take; ``p`` is (n,) or (n, C).
+    columns
+        Where they came from.
+    n_rows
+        Rows of the original table.
+    reduced
+        None, or how rows were put together ("distinct scores", "score cells").
+    """
+
+    y: AnyArray
+    p: FloatArray
+    domains: Domains
+    sample_weight: FloatArray | None
+    columns: Columns
+    n_rows: int
+    reduced: str | None
+
+
+def read_predictions(
+    source: Any,
+    *,
+    label: str | None = None,
+    scores: Sequence[str] = (),
+    domains: Sequence[str] = (),
+    weight: str | None = None,
+    positive: str | None = None,
+    format: str | None = None,
+    max_rows: int = 2_000_000,
+) -> PredictionTable:
+    """Read predictions from a file or a data frame.
+
+    Parameters
+    ----------
+    source
+        Path, glob, "-" (standard input), a `TableFile`, or any frame narwhals understands: polars, pandas, pyarrow,
+        duckdb, dask, pyspark.
+    label, scores, domains, weight
+        Column names; what is missing is guessed from the names.
+    positive
+        The label that counts as 1, when labels are text such as "yes" and "no".
+    format
+        Of a file whose ending does not tell.
+    max_rows
+        Beyond this, a table with one score and one domain column is reduced while it is read.
+
+    Returns
+    -------
+    PredictionTable
+        With ``columns`` that say what was guessed.
+    """
+    from clovecal.tables._files import TableFile, open_table
+
+    said = {"label": label, "scores": scores, "domains": domains, "weight": weight}
+    if isinstance(source, (str, Path, TableFile)):
+        file = source if isinstance(source, TableFile) else open_table(source, format=format)
+        columns = find_columns(file.columns, **said)  # type: ignore[arg-type]
+        return _from_batches(file, columns, positive, max_rows)
+    from clovecal.tables._frames import from_frame
+
+    return from_frame(source, said, positive, max_rows)
+
+
+def _from_batches(file: Any, columns: Columns, positive: str | None, max_rows: int) -> PredictionTable:
+    gathered = Gathered(columns, max_rows)
+    for batch in file.batches(columns.used):
+        arrays = {name: batch.column(number) for number, name in enumerate(columns.used)}
+        first = gathered.n_rows
+        y = _labels(arrays[columns.label], columns.label, positive, first)
+        p = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.scores])
+        weight = None if columns.weight is None else numbers_of(arrays[columns.weight], columns.weight, first)
+        if len(columns.domains) == 1:
+            (name,) = columns.domains
+            members: AnyArray = gathered.encode(*_encoded(arrays[name], name, first))
+        else:
+            members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
+        gathered.add(y, p, members, weight)
+    if gathered.n_rows == 0:
+        raise InputError(f"{file.name!r} has a header but no rows.")
+    return gathered.table()
+
+
+class Gathered:
+    """Rows gathered batch by batch, put together when they become too many."""
+
+    def __init__(self, columns: Columns, max_rows: int) -> None:
+        self.columns = columns
+        self.max_rows = max_rows
+        self.n_rows = 0
+        self.code_of: dict[Any, int] = {}
+        self.parts: list[Rows] = []
+        self.held = 0
+        self.cells: CellCounts | None = None
+        self.reduced: str | None = None
+
+    def encode(self, values: Sequence[Any], codes: AnyArray) -> AnyArray:
+        """Return each row's domain number, the same for the same name in every batch."""
+        numbers = [self.code_of.setdefault(value, len(self.code_of)) for value in values]
+        return np.array(numbers, dtype=np.intp)[codes]
+
+    def add(self, y: FloatArray, p: FloatArray, members: AnyArray, weight: FloatArray | None) -> None:
+        """Take in one batch."""
+        self.n_rows += len(y)
+        if self.cells is None:
+            self.parts.append((y, p, members, np.ones(len(y)) if weight is None else weight))
+            self.held += len(y)
+            if self.held > self.max_rows and self._reducible():
+                self._reduce()
+        elif ((y == 0) | (y == 1)).all() and p.min() >= 0 and p.max() <= 1:
+            self.cells.add(y, p[:, 0], members, weight)
+        else:
+            raise InputError(
+                f"columns {self.columns.label!r} and {self.columns.scores[0]!r} look like 0/1 labels and probabilities "
+                f"up to data row {self.n_rows - len(y)}, but not after it; repair those rows."
+            )
+
+    def _reducible(self) -> bool:
+        """Whether rows may stand together: one column of probabilities of a 0/1 label, one column of domains."""
+        if len(self.columns.scores) > 1 or len(self.columns.domains) > 1:
+            return False
+        return all(((y == 0) | (y == 1)).all() and p.min() >= 0 and p.max() <= 1 for y, p, *_ in self.parts)
+
+    def _reduce(self) -> None:
+        y, p, members, weight = _joined(self.parts)
+        atoms = distinct_atoms(y, p, members, weight)
+        self.reduced = "distinct scores"
+        self.parts, self.held = [atoms], len(atoms[0])
+        if self.held > self.max_rows // 2:
+            self.reduced = "score cells"
+            self.cells = CellCounts()
+            self.cells.add(y, p[:, 0], members, weight)
+            self.parts = []
+
+    def table(self) -> PredictionTable:
+        """Return what was gathered."""
+        if self.reduced == "distinct scores":
+            self._reduce()
+        y, p, members, weight = _joined(self.parts) if self.cells is None else self.cells.atoms()
+        if members.ndim == 2:
+            domains = Domains.from_membership(members, names=self.columns.domains)
+        else:
+            domains = Domains.from_labels(np.array(list(self.code_of), dtype=object)[members])
+        counted = self.reduced is not None or self.columns.weight is not None
+        return PredictionTable(
+            y,
+            p[:, 0] if p.shape[1] == 1 else p,
+            domains,
+            weight if counted else None,
+            self.columns,
+            self.n_rows,
+            self.reduced,
+        )
+
+
+class CellCounts:
+    """Rows counted per domain, score cell and label, with the sum of their scores."""
+
+    def __init__(self) -> None:
+        self.count = np.zeros(0)
+        self.total = np.zeros(0)
+
+    def add(self, y: FloatArray, p: FloatArray, members: AnyArray, weight: FloatArray | None) -> None:
+        """Count one batch; a domain that appears for the first time makes the table longer."""
+        cell, n_cells = score_cells(p)
+        key = (members * n_cells + cell) * 2 + y.astype(np.intp)
+        length = max(len(self.count), 2 * n_cells * (int(members.max()) + 1))
+        count = weighted_counts(key, weight, length)
+        total = weighted_counts(key, p if weight is None else weight * p, length)
+        count[: len(self.count)] += self.count
+        total[: len(self.total)] += self.total
+        self.count, self.total = count, total
+
+    def atoms(self) -> Rows:
+        """Return one weighted row per domain, cell and label that occurs, at its mean score."""
+        present = np.flatnonzero(self.count)
+        mean = np.clip(self.total[present] / self.count[present], 0.0, 1.0)
+        members = present // 2 // score_cells(np.zeros(1))[1]
+        return (present % 2).astype(np.float64), mean[:, None], members, self.count[present]
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    y, p, members, weight = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return y, p, members, weight
+
+
+def distinct_atoms(y: FloatArray, p: FloatArray, members: AnyArray, weight: FloatArray) -> Rows:
+    """Put rows of one domain, score and label together, exactly."""
+    order = np.lexsort((y, p[:, 0], members))
+    y, p, members, weight = y[order], p[order], members[order], weight[order]
+    fresh = np.append(True, (np.diff(members) != 0) | (np.diff(p[:, 0]) != 0) | (np.diff(y) != 0))
+    first = np.flatnonzero(fresh)
+    return y[first], p[first], members[first], np.add.reduceat(weight, first)
+
+
+def score_cells(p: FloatArray) -> tuple[AnyArray, int]:
+    """Return each probability's cell, and the number of cells.
+
+    Cells are closed on the right and equally long, but for the first and the last, which are cut further by powers of
+    two: a log-loss depends on how small a probability is.
+    """
+    octaves = int(-np.log2(SMALLEST)) + 1
+    cell = np.ceil(p * CELLS).astype(np.intp) + octaves
+    for ends, sign, edge in ((p, -1, octaves), (1 - p, 1, octaves + CELLS + 1)):
+        small = np.flatnonzero(ends < 1 / CELLS)
+        depth = -np.floor(np.log2(np.maximum(ends[small], SMALLEST)))
+        cell[small] = edge + sign * depth.astype(np.intp)
+    return cell, 2 * octaves + CELLS + 2
+
+
+def _labels(array: Any, name: str, positive: str | None, first: int) -> FloatArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if positive is not None:
+        _reject_missing(array, name, first)
+        return np.asarray(pc.equal(pc.cast(array, pa.string()), positive).to_numpy(zero_copy_only=False), np.float64)
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        _reject_missing(array, name, first)
+        found = sorted({str(value) for value in pc.unique(array).to_pylist()})[:4]
+        raise InputError(
+            f"column {name!r} holds text ({', '.join(map(repr, found))}); name the label that counts as 1 with "
+            f"--positive, for instance --positive {found[-1]!r}."
+        )
+    return numbers_of(array, name, first)
+
+
+def numbers_of(array: Any, name: str, first: int) -> FloatArray:
+    """Return a column of numbers, or raise with its name and the first data row that is missing or infinite."""
+    import pyarrow as pa
+
+    _reject_missing(array, name, first)
+    kind = array.type
+    if not (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    ):
+        value = array[0].as_py() if len(array) else None
+        raise InputError(f"column {name!r} holds {kind} values such as {value!r}; it must hold numbers.")
+    numbers = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        row = int(np.argmin(np.isfinite(numbers)))
+        raise InputError(f"column {name!r} is {numbers[row]} at data row {first + row + 1}; drop or repair such rows.")
+    return numbers
+
+
+def _encoded(array: Any, name: str, first: int) -> tuple[list[Any], AnyArray]:
+    """Return a column's distinct values and each row's position among them."""
+    import pyarrow as pa
+
+    _reject_missing(array, name, first)
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+
+
+def _reject_missing(array: Any, name: str, first: int) -> None:
+    import pyarrow.compute as pc
+
+    if array.null_count:
+        row = pc.index(pc.is_null(array), True).as_py()
+        raise InputError(f"column {name!r} is empty at data row {first + row + 1}; fill it in or drop such rows.")

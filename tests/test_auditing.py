@@ -1,0 +1,545 @@
+"""An audit says, in words, in a table and as JSON, what each metric says of each domain."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import clovecal as cc
+from clovecal.metrics import mean_squared_error
+
+# The intervals need few simulated tables here: effects are many standard errors large, or nil.
+audit = functools.partial(cc.audit, resamples=200)
+
+
+def message(call):
+    """Return the one sentence that the call is refused with."""
+    with pytest.raises(cc.InputError) as caught:
+        call()
+    text = str(caught.value)
+    assert text.endswith(".")
+    assert not re.search(r"[.!?]\s", text), f"more than one sentence: {text}"
+    return text
+
+
+def binary_table(truth, *, k=3, rows=1000, seed=0):
+    """Return y, p and k domains of so many rows, where P(y=1) is truth(p, domain)."""
+    rng = np.random.default_rng(seed)
+    p, domain = rng.uniform(size=k * rows), np.repeat(np.arange(k), rows)
+    return (rng.uniform(size=k * rows) < truth(p, domain)).astype(int), p, domain
+
+
+def multiclass_table(n=600, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet([1, 1, 1], size=n)
+    y = (rng.uniform(size=(n, 1)) > np.cumsum(p, axis=1)).sum(axis=1)
+    return y, p, np.array(["A", "B"])[np.arange(n) % 2]
+
+
+def regression_table(n=600, seed=0):
+    rng = np.random.default_rng(seed)
+    f = rng.normal(size=n)
+    return f + rng.normal(size=n), f, np.array(["A", "B"])[np.arange(n) % 2]
+
+
+def as_json(result):
+    """Return what JSON keeps of an audit, NaN and infinity being errors."""
+    return json.loads(json.dumps(result.to_dict(), allow_nan=False))
+
+
+# --------------------------------------------------------------------------------------------------- computed by hand
+
+
+def test_every_figure_of_a_small_table():
+    y, p = [0, 1, 1, 0, 0, 1], [0.2, 0.9, 0.6, 0.4, 0.8, 0.1]
+    result = audit(y, p, domains=["Sweden"] * 4 + ["UK"] * 2)
+    assert (result.task, result.n_rows, result.rows_in_no_domain) == ("binary", 6, 0)
+    assert dict(result.rows) == {"Sweden": 4, "UK": 2}
+    assert dict(result.observed) == {"Sweden": 0.5, "UK": 0.5}
+    assert dict(result.predicted) == pytest.approx({"Sweden": 2.1 / 4, "UK": 0.9 / 2})
+    assert list(result.metrics) == ["ece", "mmce", "accuracy", "brier", "log_loss"]
+    # Sweden's four bins hold one row each: (0.2 + 0.1 + 0.4 + 0.4)/4; the UK's two: (0.8 + 0.9)/2
+    assert dict(result.calibration.by_domain) == pytest.approx({"Sweden": 0.275, "UK": 0.85})
+    assert dict(result.metrics["accuracy"].by_domain) == {"Sweden": 1.0, "UK": 0.0}
+    assert result.metrics["brier"].overall == pytest.approx((0.04 + 0.01 + 0.16 + 0.16 + 0.64 + 0.81) / 6)
+    assert result.decomposition.score == pytest.approx(result.metrics["brier"].overall)
+    assert result.curve.count.tolist() == [1, 1, 0, 1, 0, 1, 0, 1, 1, 0]
+    assert result.curve_by_domain["UK"].count.tolist() == [1, 0, 0, 0, 0, 0, 0, 1, 0, 0]
+    assert result.curve_by_domain["UK"].frequency[[0, 7]].tolist() == [1.0, 0.0]
+    assert (result.ci, result.tolerance) == (0.95, 0.01)
+
+
+def test_an_audit_is_what_its_metrics_say():
+    y, p, domain = binary_table(lambda p, d: p**2)
+    result = audit(y, p, domains=domain, bins=15)
+    for metric in (cc.ece, cc.mmce, cc.accuracy, cc.brier, cc.log_loss):
+        options = {"bins": 15} if metric is cc.ece else {}
+        expected = cc.per_domain(metric, y, p, domains=domain, **options)
+        assert result.metrics[metric.__name__].by_domain == expected.by_domain
+        assert result.metrics[metric.__name__].overall == expected.overall
+        assert set(result.metrics[metric.__name__].intervals) == {0, 1, 2}
+    assert result.calibration is result.metrics["ece"]
+    assert result.decomposition == cc.brier_decomposition(y, p, by="isotonic")
+    np.testing.assert_array_equal(result.curve.frequency, cc.reliability_curve(y, p, bins=15).frequency)
+    rows = domain == 1
+    expected = cc.reliability_curve(y[rows], p[rows], bins=15).low
+    np.testing.assert_array_equal(result.curve_by_domain[1].low, expected)
+    assert result.invariance.statistic == pytest.approx(cc.invariance_test(y, p, domains=domain).statistic)
+
+
+# -------------------------------------------------------------------------------------------------- guessing the task
+
+BINARY = ([0, 1, 1, 0], [0.2, 0.9, 0.6, 0.4])
+THREE_CLASSES = ([0, 1, 2, 0], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]])
+
+TASKS = {
+    "0 and 1": (*BINARY, "binary"),
+    "0.0 and 1.0": ([0.0, 1.0, 1.0, 0.0], BINARY[1], "binary"),
+    "truth values": (np.array([False, True, True, False]), BINARY[1], "binary"),
+    "nullable": (pd.Series(BINARY[0], dtype="Int64"), pd.Series(BINARY[1], dtype="Float64"), "binary"),
+    "polars": (pl.Series(BINARY[0]), pl.Series(BINARY[1]), "binary"),
+    "a column each": (np.array(BINARY[0])[:, None], np.array(BINARY[1])[:, None], "binary"),
+    "only ones": ([1, 1, 1, 1], BINARY[1], "binary"),
+    "hard predictions": (BINARY[0], [0, 1, 0, 1], "binary"),
+    "two columns": (BINARY[0], [[0.5, 0.5]] * 4, "multiclass"),
+    "three classes": (*THREE_CLASSES, "multiclass"),
+    "three classes as floats": ([0.0, 1.0, 2.0, 0.0], THREE_CLASSES[1], "multiclass"),
+    "class frame": (pl.Series(THREE_CLASSES[0]), pl.DataFrame(THREE_CLASSES[1], orient="row"), "multiclass"),
+    "fractions": ([0.5, 1.5, 2.0, 3.0], [0.2, 0.9, 0.6, 0.4], "regression"),
+    "fractions between 0 and 1": ([0.5, 0.25, 0.0, 1.0], [0.2, 0.9, 0.6, 0.4], "regression"),
+    "counts": ([3, 0, 12, 1], [2.5, 0.5, 11.0, 1.0], "regression"),
+    "counts and whole predictions": ([3, 0, 12, 1], [2, 0, 11, 1], "regression"),
+    "means and variances": ([0.5, 1.5, 2.0, 3.0], [[1.0, 2.0]] * 4, "regression"),
+    "nullable fractions": (pd.Series([0.5, 1.5, 2, 3], dtype="Float64"), pl.Series([0.5, 1.0, 2.0, 3.0]), "regression"),
+}
+
+
+@pytest.mark.parametrize("case", TASKS)
+def test_the_task_follows_from_the_values(case):
+    y, p, task = TASKS[case]
+    assert audit(y, p, domains=[0, 0, 1, 1], resamples=20).task == task
+
+
+def test_the_task_may_be_said():
+    assert audit(*BINARY, domains=[0, 0, 1, 1], task="regression", resamples=20).task == "regression"
+    assert audit(*BINARY, domains=[0, 0, 1, 1], task="binary", resamples=20).task == "binary"
+    counts = audit([0, 1, 2, 1], [0.2, 0.9, 0.6, 0.4], domains=[0, 0, 1, 1], task="regression", resamples=20)
+    assert counts.calibration.overall == pytest.approx((0.2 + 0.1 + 1.4 + 0.6) / 4)
+
+
+# ---------------------------------------------------------------------------------------------------------- the verdict
+
+SAME = r"Nothing shows that the same score means different things in different domains \(p = [\d.]+\)\."
+DIFFERENT = (
+    r"The same score means different things in different domains \(p = [\d.]+\): "
+    r"typically 0\.\d{3} apart, which no single recalibration can repair\."
+)
+
+
+def test_the_verdict_when_all_is_fine():
+    result = audit(*binary_table(lambda p, d: p)[:2], domains=np.repeat(["A", "B", "C"], 1000), tolerance=0.02)
+    assert result.miscalibrated == ()
+    expected = rf"No domain's calibration error is above the tolerance beyond doubt\. {SAME}"
+    assert re.fullmatch(expected, result.verdict)
+
+
+def test_the_verdict_when_some_domains_and_the_whole_are_off():
+    y, p, d = binary_table(lambda p, d: np.where(d == 1, p**3, p))
+    result = audit(y, p, domains=np.array(["Norway", "Sweden", "UK"])[d], tolerance=0.02)
+    assert result.miscalibrated == ("Sweden",)
+    value = result.calibration.by_domain["Sweden"]
+    expected = rf"Miscalibrated overall, and in 1 of 3 domains: Sweden \({value:.3f}\)\. {DIFFERENT}"
+    assert re.fullmatch(expected, result.verdict)
+
+
+def test_the_verdict_when_errors_cancel_overall():
+    y, p, d = binary_table(lambda p, d: np.clip(p + np.array([0.25, -0.25])[d], 0, 1), k=2)
+    result = audit(y, p, domains=d, tolerance=0.05)
+    assert set(result.miscalibrated) == {0, 1}
+    expected = (
+        rf"Calibrated overall, but miscalibrated in every domain: \d \(0\.\d{{3}}\) and \d \(0\.\d{{3}}\)\. {DIFFERENT}"
+    )
+    assert re.fullmatch(expected, result.verdict)
+
+
+def test_the_verdict_when_every_domain_is_off_in_the_same_way():
+    y, p, d = binary_table(lambda p, d: p**3)
+    result = audit(y, p, domains=d)
+    assert set(result.miscalibrated) == {0, 1, 2}
+    named = r"\d \(0\.\d{3}\), \d \(0\.\d{3}\) and \d \(0\.\d{3}\)"
+    assert re.fullmatch(rf"Miscalibrated overall, and in every domain: {named}\. {SAME}", result.verdict)
+
+
+def test_the_verdict_when_only_all_rows_together_can_tell():
+    y, p, d = binary_table(lambda p, d: np.clip(p + 0.07, 0, 1), k=12, rows=80, seed=1)
+    result = audit(y, p, domains=d)
+    assert result.miscalibrated == ()
+    expected = rf"Miscalibrated overall; no single domain has rows enough to say so on its own\. {SAME}"
+    assert re.fullmatch(expected, result.verdict)
+
+
+def test_the_verdict_names_the_five_worst_domains_and_counts_the_others():
+    slope = np.array([1.6, 3.0, 2.2, 2.6, 1.0, 4.0, 5.0, 2.0])
+    y, p, d = binary_table(lambda p, d: p ** slope[d], k=8)
+    result = audit(y, p, domains=np.array(list("abcdefgh"))[d])
+    assert result.miscalibrated == ("g", "f", "b", "d", "c", "h", "a")  # in the order of their errors
+    values = [f"{name} ({result.calibration.by_domain[name]:.3f})" for name in "gfbdc"]
+    assert f"in 7 of 8 domains: {', '.join(values)} and 2 more. " in result.verdict
+
+
+def test_one_domain_has_nothing_to_be_compared_with():
+    y, p, _ = binary_table(lambda p, d: p**3, k=1)
+    result = audit(y, p, domains=np.zeros(1000, int))
+    assert result.invariance is None
+    value = result.calibration.overall
+    assert result.verdict == f"Miscalibrated overall, and in every domain: 0 ({value:.3f})."
+    assert as_json(result)["invariance"] is None
+    assert "all rows" in str(result)
+
+
+def test_beyond_doubt_allows_for_having_looked_at_every_domain():
+    result = audit(*binary_table(lambda p, d: p)[:2], domains=np.arange(3000) % 10, tolerance=0)
+    lows = {name: low for name, (low, _) in result.calibration.simultaneous_intervals.items()}
+    assert set(result.miscalibrated) == {name for name, low in lows.items() if low > 0}
+    plain = {name for name, (low, _) in result.calibration.intervals.items() if low > 0}
+    assert set(result.miscalibrated) <= plain
+
+
+def test_a_higher_tolerance_forgives():
+    y, p, d = binary_table(lambda p, d: np.where(d == 1, p**3, p))
+    assert audit(y, p, domains=d, tolerance=0.1).miscalibrated == (1,)
+    assert audit(y, p, domains=d, tolerance=0.3).miscalibrated == ()
+
+
+@pytest.mark.parametrize("ci", [0.8, 0.999])
+def test_the_invariance_sentence_follows_the_confidence_level(ci):
+    y, p, d = binary_table(lambda p, d: np.clip(p + 0.03 * d, 0, 1), k=2, seed=3)
+    result = audit(y, p, domains=d, ci=ci)
+    assert 0.001 < result.invariance.p_value < 0.2  # or this test says nothing
+    assert ("The same score means different" in result.verdict) == (ci == 0.8)
+
+
+# ------------------------------------------------------------------------------------------------------------ as text
+
+
+def lines_of(result):
+    verdict, table, notes = str(result).split("\n\n")
+    return verdict.replace("\n", " "), table.splitlines(), notes.replace("\n", " ")
+
+
+def cells(line):
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_the_table_shows_the_worst_domain_first_and_all_rows_last():
+    y, p, d = binary_table(lambda p, d: p ** np.array([1, 4, 2])[d])
+    result = audit(y, p, domains=np.array(["Norway", "Sweden", "UK"])[d], ci=0.9, tolerance=0.05)
+    verdict, table, notes = lines_of(result)
+    assert verdict == result.verdict
+    assert cells(table[0]) == ["domain", "rows", "observed", "predicted", "ECE", "90% interval", "accuracy"]
+    assert set(table[1]) == set(table[-2]) == {"-"}
+    assert [cells(line)[0] for line in table[2:-2]] == ["Sweden", "UK", "Norway"]
+    sweden = result.calibration.intervals["Sweden"]
+    assert cells(table[2]) == [
+        "Sweden",
+        "1,000",
+        f"{result.observed['Sweden']:.3f}",
+        f"{result.predicted['Sweden']:.3f}",
+        f"{result.calibration.worst:.3f}",
+        f"[{sweden[0]:.3f}, {sweden[1]:.3f}]",
+        f"{result.metrics['accuracy'].by_domain['Sweden']:.3f}",
+        "miscalibrated",
+    ]
+    assert "miscalibrated" not in table[4]
+    whole = result.calibration.overall_interval
+    assert cells(table[-1]) == [
+        "all rows",
+        "3,000",
+        f"{result.calibration.overall:.3f}",
+        f"[{whole[0]:.3f}, {whole[1]:.3f}]",
+        f"{result.metrics['accuracy'].overall:.3f}",
+    ]
+    assert notes == (
+        "Intervals allow for the upward bias of the ECE in small samples, so they may lie below the estimate; "
+        "'miscalibrated': above 0.05 beyond doubt, all domains considered."
+    )
+
+
+def test_the_table_is_aligned_and_fits_its_rules():
+    y, p, d = binary_table(lambda p, d: p ** np.array([1, 4, 2])[d], rows=400)
+    _, table, _ = lines_of(audit(y, p, domains=np.array(["a", "a much longer name", "ccc"])[d]))
+    ends = [line.index(cells(line)[1]) + len(cells(line)[1]) for line in (table[0], *table[2:-2], table[-1])]
+    assert len(set(ends)) == 1  # numbers stand below each other
+    assert len(table[1]) == len(table[-2]) == max(map(len, table))
+    assert all(line == line.rstrip() for line in str(audit(y, p, domains=d)).splitlines())
+
+
+def test_the_table_of_a_regression_shows_its_error_and_mse():
+    y, f, domain = regression_table()
+    result = audit(y, f, domains=domain)
+    _, table, notes = lines_of(result)
+    assert cells(table[0]) == ["domain", "rows", "observed", "predicted", "error", "95% interval", "mse"]
+    assert cells(table[-1])[-1] == f"{result.metrics['mse'].overall:.3f}"
+    assert "upward bias of the error" in notes
+
+
+def test_rows_in_no_domain_are_mentioned():
+    y, p, d = binary_table(lambda p, d: p, k=4, rows=600)
+    membership = np.column_stack([d < 2, d == 1])
+    result = audit(y, p, domains=pd.DataFrame(membership, columns=["adults", "women"]))
+    assert (result.n_rows, result.rows_in_no_domain) == (2400, 1200)
+    assert dict(result.rows) == {"adults": 1200, "women": 600}
+    _, table, notes = lines_of(result)
+    assert notes.endswith("1,200 rows are in no domain and count in 'all rows' only.")
+    assert cells(table[-1])[1] == "2,400"
+    assert result.observed["adults"] == pytest.approx(y[d < 2].mean())
+    assert result.calibration.overall == pytest.approx(cc.ece(y, p))
+
+
+# ------------------------------------------------------------------------------------------------------------- as JSON
+
+
+def hidden_rows():
+    membership = np.zeros((600, 3), bool)
+    membership[:200, 0] = membership[100:300, 1] = membership[290:310, 2] = True
+    return membership
+
+
+BINARY_TABLE = binary_table(lambda p, d: p**2, k=2, rows=300)
+
+AUDITS = {
+    "binary": lambda: audit(*BINARY_TABLE[:2], domains=BINARY_TABLE[2]),
+    "binary with empty bins": lambda: audit([0, 1, 1, 0], [0.5, 0.5, 0.9, 0.9], domains=["a", "a", "b", "b"]),
+    "domains of one row": lambda: audit([0, 1, 1], [0.5, 0.5, 0.9], domains=[0, 1, 2]),
+    "one domain": lambda: audit(*BINARY_TABLE[:2], domains=["only"] * 600),
+    "overlapping": lambda: audit(*BINARY_TABLE[:2], domains=hidden_rows()),
+    "weights": lambda: audit(*BINARY_TABLE[:2], domains=BINARY_TABLE[2], sample_weight=np.arange(600) % 4),
+    "fractional weights": lambda: audit(*BINARY_TABLE[:2], domains=BINARY_TABLE[2], sample_weight=np.full(600, 0.3)),
+    "dates": lambda: audit([0, 1, 1], [0.5, 0.5, 0.9], domains=np.array(["2020", "2021", "2020"], "M8[Y]")),
+    "numpy options": lambda: audit(
+        [0, 1, 1], [0.5, 0.5, 0.9], domains=[0, 1, 1], ci=np.float32(0.9), bins=np.int64(3), tolerance=np.float32(0.5)
+    ),
+    "multiclass": lambda: audit(*multiclass_table()[:2], domains=multiclass_table()[2]),
+    "multiclass, one domain of one row": lambda: audit(*multiclass_table(5)[:2], domains=[0, 0, 0, 0, 1]),
+    "regression": lambda: audit(*regression_table()[:2], domains=regression_table()[2]),
+    "regression with variances": lambda: audit(
+        regression_table()[0], np.column_stack([regression_table()[1], np.ones(600)]), domains=regression_table()[2]
+    ),
+    "regression, domains of one row": lambda: audit([0.5, 1.5, 2.5], [1.0, 1.0, 2.0], domains=[0, 1, 2]),
+    "regression, overlapping, weights": lambda: audit(
+        *regression_table()[:2], domains=hidden_rows(), sample_weight=1 + np.arange(600) % 3
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AUDITS)
+def test_an_audit_is_plain_json_and_the_same_each_time(case):
+    result = AUDITS[case]()
+    content = as_json(result)
+    assert content == as_json(AUDITS[case]())
+    assert str(result) == str(AUDITS[case]())
+    assert list(content)[:2] == ["verdict", "miscalibrated"]
+    assert content["verdict"] == result.verdict
+    assert content["miscalibrated"] == [str(name) for name in result.miscalibrated]
+    names = [str(name) for name in result.rows]
+    assert list(content["rows"]) == names
+    assert sum(content["rows"].values()) == sum(result.rows.values())
+    assert content["n_rows"] == result.n_rows
+    for name, metric in result.metrics.items():
+        entry = content["metrics"][name]
+        assert list(entry["by_domain"]) == list(entry["intervals"]) == names
+        assert entry["worst_domain"] in names
+        assert entry["worst"] == metric.worst == entry["by_domain"][entry["worst_domain"]]
+        assert (entry["mean"], entry["gap"], entry["overall"]) == (metric.mean, metric.gap, metric.overall)
+        assert len(entry["worst_interval"]) == len(entry["overall_interval"]) == 2
+    assert content["task"] == case.split()[0].strip(",") or content["task"] == "binary"
+    assert (content["curve"] is None) == (content["task"] == "regression")
+    assert (content["decomposition"] is None) == (content["task"] == "regression")
+    assert list(content["curve_by_domain"]) == ([] if content["task"] == "regression" else names)
+
+
+def test_an_empty_bin_and_an_unbounded_interval_are_null():
+    content = as_json(AUDITS["domains of one row"]())
+    assert content["curve"]["frequency"] == [None] * 4 + [0.5] + [None] * 3 + [1.0, None]
+    assert content["curve"]["count"][0] == 0.0
+    assert content["metrics"]["log_loss"]["intervals"]["0"][1] is None  # one row knows no spread
+
+
+def test_domain_names_of_any_type_are_text_in_json():
+    assert list(as_json(AUDITS["dates"]())["rows"]) == ["2020-01-01", "2021-01-01"]
+    assert list(as_json(AUDITS["binary"]())["invariance"]["shift_by_domain"]) == ["0", "1"]
+
+
+def test_another_seed_gives_another_audit_of_the_same_table():
+    y, p, d = BINARY_TABLE
+    first, other = audit(y, p, domains=d), audit(y, p, domains=d, rng=1)
+    assert first.calibration.by_domain == other.calibration.by_domain
+    assert first.calibration.intervals != other.calibration.intervals
+    assert as_json(other) == as_json(audit(y, p, domains=d, rng=np.random.default_rng(1)))
+
+
+# --------------------------------------------------------------------------------------------------- weights and tasks
+
+
+def test_a_weight_of_two_is_a_row_twice():
+    y, p, d = (column[::3] for column in BINARY_TABLE)
+    weight = 1 + np.arange(len(y)) % 2
+    weighted = audit(y, p, domains=d, sample_weight=weight)
+    repeated = audit(np.repeat(y, weight), np.repeat(p, weight), domains=np.repeat(d, weight))
+    for name, result in repeated.metrics.items():
+        assert dict(weighted.metrics[name].by_domain) == pytest.approx(dict(result.by_domain))
+        assert weighted.metrics[name].overall == pytest.approx(result.overall)
+    assert dict(weighted.observed) == pytest.approx(dict(repeated.observed))
+    assert dict(weighted.predicted) == pytest.approx(dict(repeated.predicted))
+    np.testing.assert_allclose(weighted.curve.low, repeated.curve.low)
+    np.testing.assert_allclose(weighted.curve_by_domain[1].count, repeated.curve_by_domain[1].count)
+    assert weighted.decomposition.refinement == pytest.approx(repeated.decomposition.refinement)
+    assert weighted.invariance.statistic == pytest.approx(repeated.invariance.statistic)
+    assert dict(weighted.rows) == {0: 100, 1: 100}  # rows are rows, whatever they weigh
+
+
+def test_a_multiclass_audit_is_of_the_top_label():
+    y, p, domain = multiclass_table()
+    result = audit(y, p, domains=domain)
+    right = p.argmax(axis=1) == y
+    for name in ("A", "B"):
+        assert result.observed[name] == pytest.approx(right[domain == name].mean())
+        assert result.predicted[name] == pytest.approx(p.max(axis=1)[domain == name].mean())
+    assert result.calibration.overall == pytest.approx(cc.ece(y, p, of="confidence"))
+    assert result.curve.count.sum() == 600
+    assert result.decomposition.score == pytest.approx(cc.brier(y, p))
+    assert result.invariance.statistic == pytest.approx(cc.invariance_test(y, p, domains=domain).statistic)
+
+
+def test_two_columns_are_audited_as_their_top_label():
+    y, p, d = BINARY_TABLE
+    result = audit(y, np.column_stack([1 - p, p]), domains=d)
+    assert result.task == "multiclass"
+    assert result.calibration.overall == pytest.approx(cc.ece(y, p, of="confidence"))
+
+
+def test_a_regression_audit_finds_the_domain_that_is_shifted():
+    y, f, domain = regression_table()
+    result = audit(np.where(domain == "B", y + 1, y), f, domains=domain, tolerance=0.1)
+    assert list(result.metrics) == ["calibration", "mse"]
+    assert result.miscalibrated == ("B",)
+    assert result.calibration.by_domain["B"] == pytest.approx(1, abs=0.2)
+    assert result.metrics["mse"].by_domain["A"] == pytest.approx(1, abs=0.2)
+    assert "The same score means different things" in result.verdict
+    # the two curves are 1 apart, so each is ½ from the one in between
+    assert result.invariance.shift == pytest.approx(0.5, abs=0.1)
+    assert result.curve is None
+    assert result.decomposition is None
+    assert not result.curve_by_domain
+
+
+def test_a_regression_audit_agrees_with_its_metrics():
+    y, f, domain = regression_table()
+    result = audit(y, f, domains=domain, bins=7)
+    assert result.calibration.overall == pytest.approx(cc.regression_calibration(y, f, bins=7))
+    assert result.metrics["mse"].overall == pytest.approx(mean_squared_error(y, f))
+    assert result.predicted["A"] == pytest.approx(f[domain == "A"].mean())
+    assert result.observed["A"] == pytest.approx(y[domain == "A"].mean())
+
+
+def test_predicted_variances_do_not_change_the_audit_of_the_means():
+    y, f, domain = regression_table()
+    alone = as_json(audit(y, f, domains=domain))
+    assert as_json(audit(y, np.column_stack([f, np.full(600, 9.0)]), domains=domain)) == alone
+    assert as_json(audit(y, f[:, None], domains=domain)) == alone
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_columns_of_a_table_give_the_same_audit_as_arrays(frame):
+    y, p, d = BINARY_TABLE
+    table = frame({"y": y, "p": p, "d": np.array(["north", "south"])[d]})
+    expected = as_json(audit(y, p, domains=np.array(["north", "south"])[d]))
+    assert as_json(audit(table["y"], table["p"], domains=table["d"])) == expected
+
+
+def test_an_audit_cannot_be_changed():
+    result = AUDITS["binary with empty bins"]()
+    with pytest.raises(AttributeError):
+        result.tolerance = 1.0
+    for mapping in (result.rows, result.observed, result.predicted, result.metrics, result.curve_by_domain):
+        with pytest.raises(TypeError):
+            mapping["a"] = None
+
+
+# --------------------------------------------------------------------------------------------------- the error messages
+
+ROWWISE = "pass arguments aligned row by row."
+
+ERRORS = {
+    "task": ({"task": "ranking"}, "task is 'ranking'; choose one of 'binary', 'multiclass', 'regression'."),
+    "tolerance below 0": ({"tolerance": -0.1}, "tolerance is -0.1; pass 0 or a positive calibration error."),
+    "tolerance NaN": ({"tolerance": math.nan}, "tolerance is nan; pass 0 or a positive calibration error."),
+    "tolerance infinite": ({"tolerance": math.inf}, "tolerance is inf; pass 0 or a positive calibration error."),
+    "tolerance text": ({"tolerance": "1%"}, "tolerance is 1%; pass 0 or a positive calibration error."),
+    "percent": ({"ci": 95}, "ci is 95; pass a number between 0 and 1 (write 0.95 for 95%)."),
+    "bins": ({"bins": 0}, "bins is 0; pass a whole number of at least 1."),
+    "resamples": ({"resamples": 0}, "resamples is 0; pass a whole number of at least 1."),
+    "rng": ({"rng": "x"}, "rng is 'x'; pass a seed, a numpy Generator or None."),
+    "no y": ({"y": None}, "y is None; pass an array-like with one entry per row."),
+    "no p": ({"p": None}, "p is None; pass an array-like with one entry per row."),
+    "empty p": ({"p": []}, "p is empty; pass at least one row."),
+    "empty y": ({"y": [], "p": [], "domains": []}, "domains is empty; pass at least one row."),
+    "text": ({"y": ["no", "yes", "no", "no"]}, "y holds text (row 0 is 'no'); code the labels as 0 and 1."),
+    "labels 0, 1, 2 beside probabilities": ({"y": [0, 1, 2, 0]}, "y is 2 at row 2; code the labels as 0 and 1."),
+    "missing y": (
+        {"y": pd.Series([0.5, None, 2, 3], dtype="Float64")},
+        "y has 1 row with a missing or infinite value, the first at row 1 (nan); drop or repair that row.",
+    ),
+    "logits": (
+        {"p": [0.5, -2.0, 0.5, 1.5]},
+        "p is -2 at row 1, outside [0, 1]; apply a sigmoid or softmax to logits, or calibrate raw scores first.",
+    ),
+    "a fraction in a binary task": (
+        {"y": [0, 0.5, 1, 1], "task": "binary"},
+        "y is 0.5 at row 1; code the labels as 0 and 1.",
+    ),
+    "lengths": ({"p": [0.5, 0.5]}, f"p has 2 rows but y has 4; {ROWWISE}"),
+    "lengths in a regression": ({"y": [0.5, 1, 2, 3], "p": [0.5, 0.5]}, f"p has 2 rows but y has 4; {ROWWISE}"),
+    "lengths of domains": ({"domains": ["a", "b"]}, f"domains has 2 rows but y has 4; {ROWWISE}"),
+    "missing prediction in a regression": (
+        {"y": [0.5, 1, 2, 3], "p": [0.5, 1.0, math.nan, 3.0]},
+        "p has 1 row with a missing or infinite value, the first at row 2 (nan); drop or repair that row.",
+    ),
+    "three columns in a regression": (
+        {"y": [0.5, 1, 2, 3], "p": np.ones((4, 3))},
+        "p has shape (4, 3); pass one number per row.",
+    ),
+    "domains": ({"domains": None}, "domains is None; pass one label per row or an n×k membership matrix."),
+    "no domain": (
+        {"domains": np.empty((4, 0))},
+        "domains has no domain; pass one label per row or an n×k membership matrix.",
+    ),
+    "missing domain": (
+        {"domains": ["a", None, "b", "b"]},
+        "domains is missing in 1 of 4 rows, the first at row 1; fill them in or drop those rows "
+        "(a membership matrix may leave rows in no domain).",
+    ),
+    "weight": (
+        {"sample_weight": [1, 1, 1, -1]},
+        "sample_weight is negative at row 3 (-1.0); weights are frequencies, 0 or more.",
+    ),
+    "a domain without weight": (
+        {"sample_weight": [1, 1, 0, 0]},
+        "sample_weight is zero in every row of domain 'b'; leave that domain out.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_an_audit_cannot_use_is_refused_in_one_sentence(case):
+    options, expected = ERRORS[case]
+    arguments = {"y": BINARY[0], "p": BINARY[1], "domains": ["a", "a", "b", "b"], **options}
+    y, p = arguments.pop("y"), arguments.pop("p")
+    assert message(lambda: audit(y, p, **arguments)) == expected
