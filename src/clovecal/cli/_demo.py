@@ -39,7 +39,7 @@ def command(output: Path) -> None:
     flights = load_flights()
     rows = _split(flights)
     click.echo(
-        f"{len(flights.y):,} flights from New York in 2013; {flights.y.mean():.1%} came more than 15 minutes late.\n"
+        f"{len(flights.y):,} flights from New York in 2013; {flights.y.mean():.1%} were over 15 minutes late.\n"
         f"Large airlines are known, the {len(set(flights.domains[rows['unseen']]))} small ones play the part of domains "
         "nobody has seen yet.\n"
     )
