@@ -267,8 +267,8 @@ def test_the_table_shows_the_worst_domain_first_and_all_rows_last():
         f"{result.metrics['accuracy'].overall:.3f}",
     ]
     assert notes == (
-        "Intervals allow for the upward bias of the ECE in small samples, so they may lie below the estimate; "
-        "'miscalibrated': above 0.05 beyond doubt, all domains considered."
+        "Intervals allow for what noise alone adds to the ECE; 'miscalibrated': above 0.05 beyond doubt, all domains "
+        "considered."
     )
 
 
@@ -287,7 +287,7 @@ def test_the_table_of_a_regression_shows_its_error_and_mse():
     _, table, notes = lines_of(result)
     assert cells(table[0]) == ["domain", "rows", "observed", "predicted", "error", "95% interval", "mse"]
     assert cells(table[-1])[-1] == f"{result.metrics['mse'].overall:.3f}"
-    assert "upward bias of the error" in notes
+    assert "noise alone adds to the error" in notes
 
 
 def test_rows_in_no_domain_are_mentioned():
@@ -402,7 +402,8 @@ def test_a_weight_of_two_is_a_row_twice():
     np.testing.assert_allclose(weighted.curve_by_domain[1].count, repeated.curve_by_domain[1].count)
     assert weighted.decomposition.refinement == pytest.approx(repeated.decomposition.refinement)
     assert weighted.invariance.statistic == pytest.approx(repeated.invariance.statistic)
-    assert dict(weighted.rows) == {0: 100, 1: 100}  # rows are rows, whatever they weigh
+    assert dict(weighted.rows) == dict(repeated.rows) == {0: 150, 1: 150}
+    assert weighted.n_rows == repeated.n_rows == 300
 
 
 def test_a_multiclass_audit_is_of_the_top_label():

@@ -343,8 +343,8 @@ def _as_text(audit: Audit) -> str:
     rule = "-" * len(join(["-" * width for width in widths]))
     body = [join(heads), rule, *(join(row) for row in lines[:-1]), rule, join(lines[-1])]
     notes = [
-        f"Intervals allow for the upward bias of the {title} in small samples, so they may lie below the estimate;"
-        f" 'miscalibrated': above {audit.tolerance:g} beyond doubt, all domains considered."
+        f"Intervals allow for what noise alone adds to the {title}; 'miscalibrated': above {audit.tolerance:g} beyond "
+        "doubt, all domains considered."
     ]
     if audit.rows_in_no_domain:
         notes.append(f"{audit.rows_in_no_domain:,} rows are in no domain and count in 'all rows' only.")

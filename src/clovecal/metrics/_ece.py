@@ -57,7 +57,7 @@ def ece(
     Without ``debias`` the value is biased upwards by about Σ_b √(n_b)/n: 0.04 for a perfect model on 500 rows.
 
     In `per_domain` the confidence interval is for the error without that bias: the set of true binned errors that
-    make the observed value unsurprising. It covers 0 for a perfect model and may lie below the plug-in value.
+    make the observed value unsurprising. It covers 0 for a perfect model.
 
     Examples
     --------

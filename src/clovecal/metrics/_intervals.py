@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from scipy.special import ndtri
 
 from clovecal._statistics import OutcomeCells, divide_or
 from clovecal._validation import FloatArray
@@ -21,6 +22,7 @@ from clovecal._validation import FloatArray
 Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]
 
 _ROUNDING = 1e-12  # of equal errors computed in two ways
+_TAIL_DRAWS = 5  # fewer draws beyond a quantile say little about where it is
 _GRID = 16  # sizes of the true error at which the observed one's distribution is simulated
 
 
@@ -72,12 +74,10 @@ class BinNoise:
 
 
 def _outcome_variance(weight: FloatArray, gap: FloatArray, gap_squared: FloatArray) -> FloatArray:
-    """Return each bin's variance; a bin of a single row, which has none, takes that of the others together."""
+    """Return each bin's variance, where a few rows (which know little of it) borrow from all rows' squared gaps."""
     squares = np.maximum(gap_squared - weight * gap * gap, 0.0)
-    freedom = np.maximum(weight - 1, 0.0)
-    if not freedom.any():  # only single rows: their gaps are all that is known of the noise
-        return np.full_like(weight, gap_squared.sum() / weight.sum())
-    return divide_or(squares, freedom, squares.sum() / freedom.sum())
+    borrowed = gap_squared.sum() / weight.sum()  # as if no gap were real: too large, never too small
+    return np.asarray((squares + borrowed) / (np.maximum(weight - 1, 0.0) + 1))
 
 
 def invert_binned_norm(
@@ -85,12 +85,12 @@ def invert_binned_norm(
     observed: float,
     norm: Callable[[FloatArray, FloatArray], FloatArray],
     levels: Sequence[float],
-    resamples: int,
+    draws: int,
     rng: np.random.Generator,
 ) -> FloatArray:
     """Return (levels, 2) confidence limits of ``norm(mass, gap)`` over bins."""
     total = bins.weight.sum()
-    noise = _Noise.draw(bins, enough_draws(resamples, levels), rng)
+    noise = _Noise.draw(bins, draws, rng)
     at_null = np.sort(norm(noise.mass, noise.exact_at_null(rng)))
 
     def simulator(pattern: FloatArray) -> Simulator:
@@ -143,11 +143,6 @@ def _root(square: FloatArray | np.float64) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))  # rounding may leave a kernel norm of zero below it
 
 
-def enough_draws(resamples: int, levels: Sequence[float]) -> int:
-    """Return enough draws for a few of them to lie beyond the farthest limit asked for."""
-    return max(resamples, int(np.ceil(4 / (1 - max(levels)))))
-
-
 def invert(
     for_lower: Simulator, for_upper: Simulator, observed: float, tie: float, levels: Sequence[float]
 ) -> FloatArray:
@@ -166,6 +161,8 @@ def invert(
             tail = 0.5 + direction * level / 2
             quantiles = np.maximum.accumulate([_sorted_quantile(draws, tail) for _, draws in simulated])
             row[side] = _crossing(truths, quantiles, observed - direction * tie)
+    # An error below what noise alone would give speaks for no truth at all; the interval still reaches up to it.
+    limits[:, 1] = np.maximum(limits[:, 1], observed)
     return limits
 
 
@@ -208,6 +205,13 @@ class _Noise:
 
 
 def _sorted_quantile(ordered: FloatArray, q: float) -> float:
+    """Return a quantile of sorted draws; farther out than they reach, as far as a normal's tail would go on."""
+    reached = min(_TAIL_DRAWS / len(ordered), 0.25)
+    if not reached <= q <= 1 - reached:
+        inner = reached if q < 0.5 else 1 - reached
+        middle = _sorted_quantile(ordered, 0.5)
+        beyond = float(ndtri(q) / ndtri(inner))
+        return max(middle + (_sorted_quantile(ordered, inner) - middle) * beyond, 0.0)
     position = q * (len(ordered) - 1)
     below = int(position)
     above = min(below + 1, len(ordered) - 1)

@@ -19,7 +19,7 @@ from clovecal._validation import (
 )
 from clovecal.domains import Domains, pooled_value, register_metric
 from clovecal.metrics._aspects import outcomes_and_scores
-from clovecal.metrics._intervals import BinNoise, enough_draws, invert_quadratic
+from clovecal.metrics._intervals import BinNoise, invert_quadratic
 from clovecal.metrics._kernels import laplacian_sum, rbf_sums
 
 _INTERVAL_CELLS = 64  # score cells behind an interval; the value itself uses none
@@ -131,13 +131,12 @@ class KernelNorm:
     ) -> FloatArray:
         """Return bias-aware confidence limits, (levels, k+1, 2)."""
         cells = self._cells(domains)
-        draws = enough_draws(resamples, levels)
         limits = []
         for stratum in range(len(domains.names) + 1):
             bins = BinNoise.of(cells, stratum, binary=True)
             distance = np.abs(bins.score[:, None] - bins.score[None, :])
             kernel = np.exp(-self.scale * distance**2 if self.kernel == "rbf" else -distance / self.scale)
-            limits.append(invert_quadratic(bins, kernel, levels, draws, rng))
+            limits.append(invert_quadratic(bins, kernel, levels, resamples, rng))
         stacked = np.minimum(np.stack(limits, axis=1), 1.0)  # no residual and no kernel value exceeds 1
         return stacked if self.squared else np.sqrt(stacked)
 
