@@ -201,19 +201,24 @@ class Cells:
 
     def best_domain_risks(self) -> Floats:
         """Fit each domain alone, and return the risks."""
-        by_domain = np.lexsort((self.scores, self.domain))
+        by_domain = np.argsort(self.domain, kind="stable")
         domains_after_first = np.arange(1, len(self.domain_weight))
         members = np.split(by_domain, np.searchsorted(self.domain[by_domain], domains_after_first))
-        explained = np.array([_explained(self.scores[row], self.y[row], self.weight[row]) for row in members])
-        return np.maximum(self.second_moment - explained / self.domain_weight, 0.0)
+        return np.array([self._best_risk(row) for row in members])
 
-
-def _explained(scores: Floats, y: Floats, weight: Floats) -> float:
-    """Σ_q B_q²/A_q of the isotonic regression of sorted rows."""
-    first = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
-    mass, moment = np.add.reduceat(weight, first), np.add.reduceat(weight * y, first)
-    block = isotonic_regression(moment / mass, weights=mass).blocks[:-1]
-    return float(np.sum(np.add.reduceat(moment, block) ** 2 / np.add.reduceat(mass, block)))
+    def _best_risk(self, row: Indices) -> float:
+        """Fit some rows as a problem of their own, sorted no more than it takes, and return their risk."""
+        alone = Cells.from_rows(
+            self.scores[row],
+            self.y[row],
+            codes=np.zeros(len(row), dtype=np.intp),
+            n_domains=1,
+            sample_weight=self.weight[row],
+        )
+        fit = alone.fit(np.ones(1))
+        if fit.doubtful.any():
+            fit = alone.sort(fit.doubtful)[0].fit(np.ones(1))
+        return max(float(alone.second_moment[0]) - fit.explained, 0.0)
 
 
 def _matrix(data: Floats, columns: Indices, ends: Indices, n_columns: int) -> csr_array:

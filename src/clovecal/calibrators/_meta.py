@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any, Self
@@ -167,8 +168,9 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     def _folds(self, X: Any, target: AnyArray, members: Domains) -> Iterable[tuple[IntArray, IntArray]]:
         stratum = members.codes if members.rows is None else _first_domain(members)
         if not isinstance(self.cv, (str, Integral)) and (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
-            folds: Iterable[tuple[IntArray, IntArray]] = check_cv(self.cv).split(X, target, groups=stratum)
-            return folds
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)  # not all need them
+                return list(check_cv(self.cv).split(X, target, groups=stratum))
         if not isinstance(self.cv, Integral) or int(self.cv) < 2:
             raise InputError(f"cv is {self.cv!r}; pass 2 or more folds, a scikit-learn splitter or 'prefit'.")
         n_folds, n_rows = int(self.cv), len(target)

@@ -26,6 +26,7 @@ from clovecal.calibrators._minimax import MonotoneSteps
 from clovecal.domains import Domains
 
 INTERPOLATIONS = ("linear", "step")
+_ROUNDING = 1e-13  # of the range of the targets
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,15 @@ def apply_steps(steps: MonotoneSteps, score: FloatArray, interpolation: str) -> 
 
 
 def within_range(steps: MonotoneSteps, target: FloatArray) -> MonotoneSteps:
-    """Return a fitted map, whose values are means of the target, without the rounding that takes some outside it."""
-    return MonotoneSteps(steps.knots, np.clip(steps.values, target.min(), target.max()))
+    """Return a fitted map, whose values are means of the target, without the rounding at the ends of its range.
+
+    A probability of −1e-17 is refused by every metric, and by one of +1e-17 a row of zeros would be divided.
+    """
+    low, high = float(target.min()), float(target.max())
+    values = np.clip(steps.values, low, high)
+    values[values - low < _ROUNDING * (high - low)] = low
+    values[high - values < _ROUNDING * (high - low)] = high
+    return MonotoneSteps(steps.knots, values)
 
 
 def normalise_rows(values: FloatArray, otherwise: FloatArray) -> FloatArray:

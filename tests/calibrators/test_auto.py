@@ -1,0 +1,398 @@
+"""Calibration chosen on domains left out: its table against a loop over the public calibrators, and what it is for."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import clovecal as cc
+
+NAMES = ["identity", "naive", "robust risk", "robust regret", "robust regret, shrinkage 0.5"]
+
+
+def message(call):
+    """Return the one sentence that the call is refused with."""
+    with pytest.raises(cc.InputError) as caught:
+        call()
+    text = str(caught.value)
+    assert text.endswith(".")
+    assert not re.search(r"[.!?]\s", text), f"more than one sentence: {text}"
+    return text
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def rows_of_domains(n=800, k=4, seed=0):
+    """Draw probabilities, labels that follow another curve in each domain, domains and weights."""
+    rng = np.random.default_rng(seed)
+    domain = rng.permutation(np.arange(n) % k)
+    logit = rng.normal(scale=2, size=n)
+    signal = rng.uniform(0.4, 1.2, k)[domain] * logit + rng.normal(scale=0.7, size=k)[domain]
+    return sigmoid(logit), (rng.random(n) < sigmoid(signal)).astype(int), domain, rng.integers(1, 4, n).astype(float)
+
+
+def class_rows(n=600, k=3, classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    domain = rng.permutation(np.arange(n) % k)
+    p = rng.dirichlet(np.ones(classes), size=n)
+    power = rng.uniform(0.3, 3, k)[domain]
+    y = np.array([rng.choice(classes, p=row**a / np.sum(row**a)) for row, a in zip(p, power, strict=True)])
+    return p, y, domain
+
+
+def squared_error(y, predicted, weight=None):
+    """Return the mean over rows of the squared error, summed over classes."""
+    target = y if predicted.ndim == 1 else np.eye(predicted.shape[1])[y]
+    squares = (predicted - target) ** 2
+    return np.average(squares if squares.ndim == 1 else squares.sum(axis=1), weights=weight)
+
+
+def normalised(p):
+    return p if p.ndim == 1 else p / p.sum(axis=1, keepdims=True)
+
+
+def held_out_table(scores, y, membership, weight=None, interpolation="linear", folds=None):
+    """Return candidate → domain → held-out error by a plain loop; ``folds`` lists the domains left out together."""
+    k = membership.shape[1]
+    table = {name: {} for name in NAMES}
+    for left_out in folds or [[e] for e in range(k)]:
+        kept = ~membership[:, left_out].any(axis=1)
+        options = {"sample_weight": None if weight is None else weight[kept]}
+        sources = membership[kept][:, membership[kept].any(axis=0)]
+        calibrators = {
+            "naive": cc.NaiveIsotonic(interpolation=interpolation),
+            "robust risk": cc.RobustIsotonic("risk", tol=1e-6, interpolation=interpolation),
+            "robust regret": cc.RobustIsotonic("regret", tol=1e-6, interpolation=interpolation),
+            "robust regret, shrinkage 0.5": cc.RobustIsotonic(
+                "regret", shrinkage=0.5, tol=1e-6, interpolation=interpolation
+            ),
+        }
+        for cal in calibrators.values():
+            cal.fit(scores[kept], y[kept], domains=sources, **options)
+        for e in left_out:
+            test = membership[:, e].astype(bool)
+            of_test = None if weight is None else weight[test]
+            table["identity"][e] = squared_error(y[test], normalised(scores[test]), of_test)
+            for name, cal in calibrators.items():
+                table[name][e] = squared_error(y[test], cal.predict(scores[test]), of_test)
+    return table
+
+
+def assert_same_table(auto, expected):
+    assert [one.name for one in auto.table_] == list(expected)
+    for one in auto.table_:
+        # the certified gap is 1e-6 of the risk, and which of the near-optimal maps is found may depend on rounding
+        assert dict(one.by_domain) == pytest.approx(expected[one.name], abs=1e-9), one.name
+        assert one.mean == pytest.approx(np.mean(list(expected[one.name].values())), abs=1e-9)
+        assert one.worst == pytest.approx(max(expected[one.name].values()), abs=1e-9)
+
+
+# -------------------------------------------------------------------------------------------------- computed by hand
+
+
+def test_each_domain_is_judged_by_what_the_other_taught():
+    # One score, 0.5. Domain A has labels 0 0 0 1, B has 1 1. Fitted on B every calibrator says 1: in A the error is
+    # ¾·1 = 0.75. Fitted on A every one says ¼: in B 0.75² = 0.5625. The identity says ½: ¼ and ¼.
+    auto = cc.AutoCalibrator(choose="mean").fit([0.5] * 6, [0, 0, 0, 1, 1, 1], domains=list("AAAABB"))
+    assert [one.name for one in auto.table_] == NAMES
+    for one in auto.table_[1:]:
+        assert dict(one.by_domain) == pytest.approx({"A": 0.75, "B": 0.5625})
+        assert (one.mean, one.worst) == pytest.approx((0.65625, 0.75))
+    assert dict(auto.table_[0].by_domain) == pytest.approx({"A": 0.25, "B": 0.25})
+    assert auto.best_ == "identity"
+    assert auto.predict([0, 0.3, 1]) == pytest.approx([0, 0.3, 1])
+
+
+def test_the_average_weighs_candidates_by_their_excess_in_standard_errors():
+    # As above. The excess over the identity is 0.5 and 0.3125 for each of the others: mean 0.40625, standard deviation
+    # 0.1875/√2, standard error 0.09375, t = 4.3333. The two regrets share one vote, so there are 1 + 3·exp(−t) in all.
+    auto = cc.AutoCalibrator().fit([0.5] * 6, [0, 0, 0, 1, 1, 1], domains=list("AAAABB"))
+    share = np.exp(-13 / 3)
+    total = 1 + 3 * share
+    assert [one.weight for one in auto.table_] == pytest.approx(
+        [1 / total, share / total, share / total, share / 2 / total, share / 2 / total]
+    )
+    # The maps at 0.5, fitted on all rows. Naive: 3/6. Risk: z² − z/2 + ¼ = z² − 2z + 1 at z = ½. Regret: (z − ¼)² =
+    # (z − 1)² at z = 0.625. Half regret, half pooled, with A's share ⅔: for z below 0.625 the slope is
+    # (z − 1) + ⅔(z − ¼) + ⅓(z − 1) = 2z − 1.5 < 0, above it (z − ¼) + … = 2z − 0.75 > 0: 0.625 again.
+    parts = [0.5, 0.5, 0.5, 0.625, 0.625]
+    expected = np.dot([one.weight for one in auto.table_], parts)
+    assert auto.predict([0.5]) == pytest.approx([expected], abs=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------------- laws
+
+
+@pytest.mark.parametrize("choose", ["average", "mean", "worst"])
+def test_weights_sum_to_one_and_the_best_is_the_lowest(choose):
+    scores, y, domain, _ = rows_of_domains()
+    auto = cc.AutoCalibrator(choose=choose).fit(scores, y, domains=domain)
+    weights = [one.weight for one in auto.table_]
+    assert sum(weights) == pytest.approx(1)
+    assert min(weights) >= 0
+    score = {one.name: one.worst if choose == "worst" else one.mean for one in auto.table_}
+    assert auto.best_ == min(score, key=score.get)
+    if choose != "average":
+        assert {one.name: one.weight for one in auto.table_}[auto.best_] == 1
+
+
+def test_the_chosen_candidate_is_the_calibrator_of_that_name():
+    for seed in range(4):
+        scores, y, domain, _ = rows_of_domains(seed=seed)
+        grid = np.linspace(0, 1, 101)
+        fitted = {
+            "identity": grid,
+            "naive": cc.NaiveIsotonic().fit(scores, y).predict(grid),
+            "robust risk": cc.RobustIsotonic("risk").fit(scores, y, domains=domain).predict(grid),
+            "robust regret": cc.RobustIsotonic("regret").fit(scores, y, domains=domain).predict(grid),
+        }
+        for choose in ("mean", "worst"):
+            auto = cc.AutoCalibrator(choose=choose, shrinkage=[0]).fit(scores, y, domains=domain)
+            assert auto.predict(grid) == pytest.approx(fitted[auto.best_], abs=1e-3)
+        average = cc.AutoCalibrator(shrinkage=[0]).fit(scores, y, domains=domain)
+        mixed = sum(one.weight * fitted[one.name] for one in average.table_)
+        assert average.predict(grid) == pytest.approx(mixed, abs=1e-3)
+
+
+def test_ties_go_to_the_simpler():
+    # With two domains each fold has one domain left, where naive, risk and regret are the same fit.
+    scores, y, domain, _ = rows_of_domains(k=2)
+    auto = cc.AutoCalibrator(choose="mean").fit(3 * scores, y, domains=domain)  # not probabilities: no identity
+    losses = [one.mean for one in auto.table_]
+    assert len(set(losses)) == 1
+    assert auto.best_ == "naive"
+    assert [one.weight for one in auto.table_] == [1, 0, 0, 0]
+
+
+def test_candidates_that_cannot_be_told_apart_share_alike():
+    scores, y, domain, _ = rows_of_domains(k=2)
+    auto = cc.AutoCalibrator().fit(3 * scores, y, domains=domain)
+    assert [one.weight for one in auto.table_] == pytest.approx([1 / 3, 1 / 3, 1 / 6, 1 / 6])
+
+
+def test_a_candidate_that_is_worse_by_the_same_in_every_domain_gets_nothing():
+    # Two domains of the same rows: every excess is the same in both, without any standard error.
+    p = np.array([0.2, 0.6, 0.6, 0.9] * 2)
+    auto = cc.AutoCalibrator().fit(p, [0, 0, 0, 1] * 2, domains=list("AAAABBBB"))
+    assert auto.table_[0].by_domain["A"] == auto.table_[0].by_domain["B"] > 0
+    assert auto.table_[0].weight == 0
+    assert auto.predict(p) == pytest.approx([0, 0, 0, 1] * 2, abs=1e-9)
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "step"])
+def test_the_map_never_falls_and_gives_probabilities(interpolation):
+    for seed in range(10):
+        scores, y, domain, _ = rows_of_domains(200, seed=seed)
+        auto = cc.AutoCalibrator(interpolation=interpolation).fit(scores, y, domains=domain)
+        p = auto.predict(np.linspace(0, 1, 2001))
+        assert (np.diff(p) >= 0).all()
+        assert p.min() >= 0
+        assert p.max() <= 1
+
+
+def test_weight_two_equals_a_row_twice_and_weight_zero_no_row():
+    scores, y, domain, _ = rows_of_domains(300, k=3)
+    weight = np.random.default_rng(1).integers(0, 3, 300)
+    weighted = cc.AutoCalibrator().fit(scores, y, domains=domain, sample_weight=weight)
+    repeated = cc.AutoCalibrator().fit(
+        np.repeat(scores, weight), np.repeat(y, weight), domains=np.repeat(domain, weight)
+    )
+    for one, other in zip(weighted.table_, repeated.table_, strict=True):
+        assert one.mean == pytest.approx(other.mean, abs=1e-5)
+    assert weighted.predict(scores) == pytest.approx(repeated.predict(scores), abs=1e-2)
+
+
+def test_where_the_model_is_calibrated_already_little_changes():
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        p = rng.beta(0.8, 0.8, size=20_000)
+        y = (rng.random(20_000) < p).astype(int)
+        domain = rng.integers(0, 6, 20_000)
+        seen = domain < 5
+        auto = cc.AutoCalibrator().fit(p[seen], y[seen], domains=domain[seen])
+        unseen = auto.predict(p[~seen])
+        assert cc.brier(y[~seen], unseen) < cc.brier(y[~seen], p[~seen]) + 0.001
+        assert np.abs(unseen - p[~seen]).mean() < 0.03
+
+
+def test_where_all_domains_share_a_distortion_it_is_repaired():
+    rng = np.random.default_rng(0)
+    truth = rng.beta(0.8, 0.8, size=20_000)
+    distorted = truth**3
+    y = (rng.random(20_000) < truth).astype(int)
+    domain = rng.integers(0, 6, 20_000)
+    seen = domain < 5
+    auto = cc.AutoCalibrator().fit(distorted[seen], y[seen], domains=domain[seen])
+    repaired = auto.predict(distorted[~seen])
+    ideal, before = cc.brier(y[~seen], truth[~seen]), cc.brier(y[~seen], distorted[~seen])
+    assert before > ideal + 0.02
+    assert cc.brier(y[~seen], repaired) < ideal + 0.002
+    assert auto.table_[0].weight == 0
+
+
+# -------------------------------------------------------------------------------------------------------- agreement
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "step"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_table_is_that_of_a_loop_over_the_domains(weighted, interpolation):
+    scores, y, domain, weight = rows_of_domains(400)
+    weight = weight if weighted else None
+    auto = cc.AutoCalibrator(interpolation=interpolation).fit(scores, y, domains=domain, sample_weight=weight)
+    expected = held_out_table(scores, y, np.eye(4)[domain], weight, interpolation)
+    if interpolation == "step":  # in steps the identity lowers a score to the next it was fitted on
+        for e in range(4):
+            seen = np.sort(scores[domain != e])
+            test = domain == e
+            lowered = seen[np.maximum(np.searchsorted(seen, scores[test], side="right") - 1, 0)]
+            expected["identity"][e] = squared_error(y[test], lowered, None if weight is None else weight[test])
+    assert_same_table(auto, expected)
+
+
+def test_the_table_holds_for_overlapping_domains_and_rows_in_none():
+    scores, y, _, weight = rows_of_domains(600)
+    membership = (np.random.default_rng(5).random((600, 3)) < 0.4).astype(int)
+    assert (membership.sum(axis=1) == 0).any()
+    assert (membership.sum(axis=1) > 1).any()
+    auto = cc.AutoCalibrator().fit(scores, y, domains=membership, sample_weight=weight)
+    assert_same_table(auto, held_out_table(scores, y, membership, weight))
+
+
+def test_the_table_holds_for_several_classes():
+    p, y, domain = class_rows(300)
+    auto = cc.AutoCalibrator().fit(p, y, domains=domain)
+    assert_same_table(auto, held_out_table(p, y, np.eye(3)[domain]))
+    calibrated = auto.predict(p)
+    assert calibrated.sum(axis=1) == pytest.approx(np.ones(300))
+
+
+def test_a_row_of_zeros_is_judged_by_the_class_frequencies_of_the_other_domains():
+    # B's row lies below A's scores in every column, so that A's maps give it 0 0 0; A's classes are 2, 1 and 1 of 4.
+    p = np.array([[0.2, 0.5, 0.3], [0.5, 0.3, 0.2], [0.8, 0.1, 0.1], [0.9, 0.05, 0.05], [0.2, 0.05, 0.05]])
+    auto = cc.AutoCalibrator().fit(p, [2, 1, 0, 0, 2], domains=list("AAAAB"))
+    naive = auto.table_[1]
+    assert naive.by_domain["B"] == pytest.approx(0.5**2 + 0.25**2 + 0.75**2)
+
+
+def test_with_more_domains_than_folds_several_are_left_out_together():
+    scores, y, domain, _ = rows_of_domains(700, k=7)
+    auto = cc.AutoCalibrator(max_folds=3).fit(scores, y, domains=domain)
+    folds = [[0, 3, 6], [1, 4], [2, 5]]
+    assert_same_table(auto, held_out_table(scores, y, np.eye(7)[domain], folds=folds))
+
+
+def test_real_targets_have_the_identity_as_far_as_scores_go():
+    # Leaving the far domain out must not cut the identity off at the scores of the near one.
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([rng.random(50), rng.random(50) + 5])
+    y = scores + rng.normal(scale=0.1, size=100)
+    auto = cc.AutoCalibrator(choose="mean").fit(scores, y, domains=["near"] * 50 + ["far"] * 50)
+    identity = auto.table_[0]
+    assert identity.name == auto.best_ == "identity"
+    for name, rows in (("near", slice(0, 50)), ("far", slice(50, 100))):
+        assert identity.by_domain[name] == pytest.approx(np.mean((scores[rows] - y[rows]) ** 2))
+    assert auto.predict([-100, 0.5, 100]) == pytest.approx([-100, 0.5, 100])
+
+
+def test_real_targets_with_scores_between_0_and_1_are_not_cut_off():
+    rng = np.random.default_rng(0)
+    scores = rng.random(300)
+    y = scores + rng.normal(scale=0.5, size=300)
+    auto = cc.AutoCalibrator(choose="mean").fit(scores, y, domains=np.arange(300) % 3)
+    assert auto.best_ == "identity"
+    assert auto.predict([-1, 2]) == pytest.approx([-1, 2])
+
+
+def test_the_shrinkages_to_try_are_the_users():
+    scores, y, domain, _ = rows_of_domains(200)
+    auto = cc.AutoCalibrator(shrinkage=np.array([0.25, 0.75])).fit(scores, y, domains=domain)
+    assert [one.name for one in auto.table_[3:]] == ["robust regret, shrinkage 0.25", "robust regret, shrinkage 0.75"]
+    none = cc.AutoCalibrator(shrinkage=()).fit(scores, y, domains=domain)
+    assert [one.name for one in none.table_] == ["identity", "naive", "robust risk"]
+
+
+def test_small_domains_are_put_together_in_every_fold():
+    scores, y, domain, _ = rows_of_domains(400)
+    domain[:9] = np.arange(10, 19)  # nine domains of a row each
+    auto = cc.AutoCalibrator(min_domain_size=50).fit(scores, y, domains=domain)
+    risk = next(one for one in auto.table_ if one.name == "robust risk")
+    for e in (0, 10):
+        kept = domain != e
+        cal = cc.RobustIsotonic(min_domain_size=50, tol=1e-6).fit(scores[kept], y[kept], domains=domain[kept])
+        assert len(cal.domain_rows_) == (4 if e == 0 else 5)
+        assert risk.by_domain[e] == pytest.approx(squared_error(y[~kept], cal.predict(scores[~kept])), abs=1e-9)
+
+
+# ------------------------------------------------------------------------------------------------------------ edges
+
+
+def test_logits_have_no_identity():
+    scores, y, domain, _ = rows_of_domains(200)
+    auto = cc.AutoCalibrator().fit(np.log(scores / (1 - scores)), y, domains=domain)
+    assert [one.name for one in auto.table_] == NAMES[1:]
+    p, classes, domain = class_rows(200)
+    auto = cc.AutoCalibrator().fit(np.log(p), classes, domains=domain)
+    assert [one.name for one in auto.table_] == NAMES[1:]
+
+
+def test_zero_weights_in_all_that_is_left_of_a_domain_do_no_harm():
+    # Domain 1's only row of weight is in domain 0 too: leaving 0 out leaves 1 without weight.
+    scores, y, _, _ = rows_of_domains(90)
+    membership = np.zeros((90, 3))
+    membership[:30, 0] = membership[29:60, 1] = membership[60:, 2] = 1
+    weight = np.ones(90)
+    weight[30:60] = 0
+    auto = cc.AutoCalibrator().fit(scores, y, domains=membership, sample_weight=weight)
+    assert all(np.isfinite(one.mean) for one in auto.table_)
+
+
+def test_a_pickle_keeps_the_table():
+    scores, y, domain, _ = rows_of_domains(200)
+    auto = cc.AutoCalibrator().fit(scores, y, domains=domain)
+    twin = pickle.loads(pickle.dumps(auto))
+    assert twin.table_ == auto.table_
+    assert (twin.predict(scores) == auto.predict(scores)).all()
+
+
+# --------------------------------------------------------------------------------------------------------- messages
+
+
+def fit_with(**parameters):
+    return lambda: cc.AutoCalibrator(**parameters).fit([0.1, 0.4, 0.6, 0.9], [0, 1, 0, 1], domains=list("aabb"))
+
+
+def test_wrong_parameters_are_named():
+    assert message(fit_with(choose="median")) == "choose is 'median'; choose one of 'average', 'mean', 'worst'."
+    assert message(fit_with(max_folds=1)) == "max_folds is 1; pass a whole number of at least 2."
+    assert message(fit_with(min_domain_size=-1)) == "min_domain_size is -1; pass a whole number of at least 1."
+    assert message(fit_with(interpolation="cubic")) == "interpolation is 'cubic'; choose one of 'linear', 'step'."
+    assert message(fit_with(shrinkage=0.5)) == "shrinkage is 0.5; pass a list of numbers from 0 to 1."
+    assert message(fit_with(shrinkage=(0, 2))) == "shrinkage is 2; pass a number from 0 (minimax) to 1 (pooled)."
+
+
+def test_choosing_needs_two_domains():
+    fit = cc.AutoCalibrator().fit
+    assert message(lambda: fit([0.1, 0.9], [0, 1])) == (
+        "domains is None; choosing a calibrator needs one label per row or a membership matrix."
+    )
+    assert message(lambda: fit([0.1, 0.9], [0, 1], domains=["a", "a"])) == (
+        "domains has only 'a'; this needs at least two domains to compare."
+    )
+
+
+def test_domains_that_cover_each_other_are_refused():
+    assert message(lambda: cc.AutoCalibrator().fit([0.1, 0.9], [0, 1], domains=[[1, 1], [1, 1]])) == (
+        "domains overlap so much that leaving one out leaves no rows; pass fewer or disjoint domains."
+    )
+
+
+def test_a_domain_without_weight_is_named():
+    fit = cc.AutoCalibrator().fit
+    assert message(lambda: fit([0.1, 0.4, 0.9], [0, 1, 1], domains=list("aab"), sample_weight=[1, 1, 0])) == (
+        "domain 'b' has no weight; leave its rows out."
+    )
