@@ -12,7 +12,7 @@ endif
 .PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/.demo
-	$(BIN)/python examples/flights.py --output demo-output
+	$(BIN)/clovecal demo --output demo-output
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
@@ -40,7 +40,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml requirements/constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[plots]'
+	$(PIP) --editable '.[tables,report]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml requirements/constraints.txt | $(BIN)/python

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from clovecal._validation import InputError
 from clovecal.auditing import Audit
 from clovecal.domains import DomainResult, Name
+from clovecal.selection import Selection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,3 +109,81 @@ def error_by_domain(
     ax.set_xlim(left=0)
     ax.legend(fontsize="small", frameon=False, loc="lower right")
     return ax
+
+
+def selection_curve(selection: Selection, ax: Axes, *, ood_accuracy: Mapping[str, float] | None = None) -> Axes:
+    """Draw what is chosen at each accuracy floor (paper: figure S1).
+
+    Parameters
+    ----------
+    selection
+        From `select`.
+    ax
+        Where to draw.
+    ood_accuracy
+        Accuracy of each model on unseen domains, where it is known: drawn against the floor, with the model of the
+        highest in-domain accuracy marked. None: the criterion is drawn instead.
+    """
+    points = selection.curve()
+    floors = [point.min_accuracy for point in points]
+    if ood_accuracy is None:
+        heights = [point.criterion for point in points]
+        ax.set_ylabel(f"{selection.criterion} of the chosen model, summed over domains")
+    else:
+        heights = [_known(ood_accuracy, point.best) for point in points]
+        most_accurate = max(selection.table, key=lambda one: one.accuracy)
+        ax.plot(
+            most_accurate.accuracy,
+            _known(ood_accuracy, most_accurate.name),
+            "D",
+            color=COLOURS[1],
+            markersize=9,
+            label="chosen by in-domain accuracy alone",
+            zorder=3,
+        )
+        ax.set_ylabel("accuracy of the chosen model on unseen domains")
+    ax.step(floors, heights, where="pre", color=COLOURS[0], label=f"chosen by {selection.criterion}")
+    ax.set_xlabel("in-domain accuracy that is asked for")
+    ax.legend(fontsize="small", frameon=False)
+    return ax
+
+
+def criterion_against_accuracy(
+    selection: Selection, ood_accuracy: Mapping[str, float], ax: Axes, *, kinds: Mapping[str, str] | None = None
+) -> Axes:
+    """Draw each model's criterion against its accuracy on unseen domains (paper: figure 3b).
+
+    Parameters
+    ----------
+    selection
+        From `select`, without a floor.
+    ood_accuracy
+        Accuracy of each model on unseen domains.
+    ax
+        Where to draw.
+    kinds
+        What each model is (an algorithm, say), shown by colour and marker.
+    """
+    kind_of = {one.name: "models" if kinds is None else kinds[one.name] for one in selection.table}
+    for kind, colour, marker in zip(dict.fromkeys(kind_of.values()), COLOURS, MARKERS, strict=False):
+        members = [one for one in selection.table if kind_of[one.name] == kind]
+        accuracy = np.array([_known(ood_accuracy, one.name) for one in members])
+        ratio = accuracy / np.array([one.accuracy for one in members])  # the paper's marker size
+        ax.scatter(
+            [one.criterion for one in members], accuracy, s=60 * ratio, c=colour, marker=marker, alpha=0.7, label=kind
+        )
+    criteria = np.array([one.criterion for one in selection.table])
+    accuracies = np.array([_known(ood_accuracy, one.name) for one in selection.table])
+    if len(criteria) > 2 and criteria.std() > 0 and accuracies.std() > 0:
+        ax.set_title(f"Pearson correlation {np.corrcoef(criteria, accuracies)[0, 1]:.2f}", fontsize="medium")
+    ax.set_xlabel(f"{selection.criterion}, summed over training domains")
+    ax.set_ylabel("accuracy on unseen domains (size: ratio to in-domain)")
+    if kinds is not None:
+        ax.legend(fontsize="small", frameon=False)
+    return ax
+
+
+def _known(ood_accuracy: Mapping[str, float], name: str) -> float:
+    if name not in ood_accuracy:
+        raise InputError(f"ood_accuracy lacks the model {name!r}; pass every model's accuracy.")
+    return ood_accuracy[name]

@@ -10,7 +10,7 @@ from importlib import import_module
 
 import click
 
-from clovecal import InputError, __version__
+from clovecal import __version__
 
 _COMMANDS = {
     "audit": "Tell whether the model is equally right in every domain.",
@@ -56,12 +56,14 @@ def main() -> None:
     """Run the command; a wrong input is one sentence on standard error and exit code 2."""
     try:
         group.main(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except InputError as error:
+    except ValueError as error:
+        from clovecal import InputError  # here, for help needs no numpy
+
+        if not isinstance(error, InputError):
+            raise
         click.echo(f"clovecal: {error}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from clovecal.tables import PredictionTable
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_PARTS_OF_AN_ERROR = re.compile(r"(candidate '.*?': )?(\S*)(.*)", re.DOTALL)
+_ROW = re.compile(r"\brow (\d+)")
 
 
 def table_options(command: F) -> F:
@@ -86,7 +90,7 @@ def load(source: str, options: dict[str, Any]) -> PredictionTable:
 
 @contextmanager
 def naming(table: PredictionTable) -> Iterator[None]:
-    """Word input errors with the file's column names instead of the library's argument names."""
+    """Word input errors with the file's columns and data rows instead of the library's arguments and positions."""
     columns = table.columns
     said = {
         "y": f"column {columns.label!r}",
@@ -98,8 +102,10 @@ def naming(table: PredictionTable) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        first, _, rest = str(error).partition(" ")
-        raise InputError(f"{said.get(first, first)} {rest}") from None
+        candidate, argument, rest = _PARTS_OF_AN_ERROR.fullmatch(str(error)).groups()  # type: ignore[union-attr]
+        if table.reduced is None:
+            rest = _ROW.sub(lambda row: f"data row {int(row[1]) + 1}", rest)
+        raise InputError(f"{candidate or ''}{said.get(argument, argument)}{rest}") from None
 
 
 @contextmanager
