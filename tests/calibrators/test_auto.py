@@ -141,22 +141,30 @@ def test_weights_sum_to_one_and_the_best_is_the_lowest(choose):
         assert {one.name: one.weight for one in auto.table_}[auto.best_] == 1
 
 
-def test_the_chosen_candidate_is_the_calibrator_of_that_name():
+@pytest.mark.parametrize("interpolation", ["linear", "step"])
+def test_the_map_is_that_of_the_calibrators_in_the_table(interpolation):
     for seed in range(4):
         scores, y, domain, _ = rows_of_domains(seed=seed)
-        grid = np.linspace(0, 1, 101)
+        members = np.eye(4)[domain]
+        members[::3] = 0  # in no domain: scores that the naive map alone has knots at
+        grid = np.append(np.linspace(0, 1, 101), scores)
+        seen = np.sort(scores)
+        lowered = seen[np.maximum(np.searchsorted(seen, grid, side="right") - 1, 0)]
+        options = {"interpolation": interpolation}
         fitted = {
-            "identity": grid,
-            "naive": cc.NaiveIsotonic().fit(scores, y).predict(grid),
-            "robust risk": cc.RobustIsotonic("risk").fit(scores, y, domains=domain).predict(grid),
-            "robust regret": cc.RobustIsotonic("regret").fit(scores, y, domains=domain).predict(grid),
+            "identity": grid if interpolation == "linear" else lowered,
+            "naive": cc.NaiveIsotonic(**options).fit(scores, y).predict(grid),
+            "robust risk": cc.RobustIsotonic("risk", tol=1e-6, **options).fit(scores, y, domains=members).predict(grid),
+            "robust regret": cc.RobustIsotonic("regret", tol=1e-6, **options)
+            .fit(scores, y, domains=members)
+            .predict(grid),
         }
         for choose in ("mean", "worst"):
-            auto = cc.AutoCalibrator(choose=choose, shrinkage=[0]).fit(scores, y, domains=domain)
-            assert auto.predict(grid) == pytest.approx(fitted[auto.best_], abs=1e-3)
-        average = cc.AutoCalibrator(shrinkage=[0]).fit(scores, y, domains=domain)
+            auto = cc.AutoCalibrator(choose=choose, shrinkage=[0], **options).fit(scores, y, domains=members)
+            assert auto.predict(grid) == pytest.approx(fitted[auto.best_], abs=1e-9)
+        average = cc.AutoCalibrator(shrinkage=[0], **options).fit(scores, y, domains=members)
         mixed = sum(one.weight * fitted[one.name] for one in average.table_)
-        assert average.predict(grid) == pytest.approx(mixed, abs=1e-3)
+        assert average.predict(grid) == pytest.approx(mixed, abs=1e-9)
 
 
 def test_ties_go_to_the_simpler():
@@ -318,7 +326,7 @@ def test_the_shrinkages_to_try_are_the_users():
 
 def test_small_domains_are_put_together_in_every_fold():
     scores, y, domain, _ = rows_of_domains(400)
-    domain[:9] = np.arange(10, 19)  # nine domains of a row each
+    domain[:60] = np.repeat(np.arange(10, 16), 10)  # six domains of ten rows each
     auto = cc.AutoCalibrator(min_domain_size=50).fit(scores, y, domains=domain)
     risk = next(one for one in auto.table_ if one.name == "robust risk")
     for e in (0, 10):

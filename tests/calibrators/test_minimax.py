@@ -77,13 +77,24 @@ def test_regret_listens_to_the_excess_over_each_domains_best() -> None:
     assert fit.domain_risks == pytest.approx([0.140625, 0.140625])
 
 
-def test_shrinkage_mixes_the_worst_risk_with_the_pooled_risk() -> None:
-    # Two rows of 0 in one domain, six of 1 in the other: risks z² and (1 − z)², pooled shares ¼ and ¾. With s = 0.8
-    # and z ≥ ½ the objective is 0.2z² + 0.8(¼z² + ¾(1 − z)²) = 0.4z² + 0.6(1 − z)², least at z = 0.6: 0.144 + 0.096.
+def test_shrinkage_averages_the_risk_of_the_worst_off_share_of_rows() -> None:
+    # Two rows of 0 in one domain, six of 1 in the other: risks z² and (1 − z)², shares ¼ and ¾. For z ≥ ½ the worst-off
+    # 0.8 of the rows are the first domain's ¼ and 0.55 of the other's: (0.25z² + 0.55(1 − z)²)/0.8, least at
+    # z = 0.55/0.8 = 0.6875, where it is 0.6875·0.3125.
     fit = fit_one([0] * 8, [0] * 2 + [1] * 6, [0] * 2 + [1] * 6, shrinkage=0.8)
-    assert fit.steps[0].values == pytest.approx([0.6])
-    assert fit.worst == pytest.approx(0.24)
-    assert fit.domain_weights == pytest.approx([1, 0], abs=1e-6)
+    assert fit.steps[0].values == pytest.approx([0.6875])
+    assert fit.worst == pytest.approx(0.6875 * 0.3125)
+    assert fit.domain_weights == pytest.approx([0.3125, 0.6875])
+
+
+def test_a_domain_of_few_rows_cannot_dictate_a_shrunken_fit() -> None:
+    # Among 10,020 rows 20 have reversed labels; at s = ½ their weight is at most 2·20/10,020.
+    scores, y, codes = miscalibrated_domains(10_000, 5, seed=6)
+    few = np.linspace(0, 1, 20)
+    scores, y = np.append(scores, few), np.append(y, few < 0.5)
+    fit = fit_one(scores, y, np.append(codes, np.full(20, 5)), shrinkage=0.5)
+    assert fit.domain_weights[5] == pytest.approx(40 / 10_020)
+    assert fit_one(scores, y, np.append(codes, np.full(20, 5))).domain_weights[5] > 0.5
 
 
 def test_two_reversed_points_take_all_the_weight() -> None:
@@ -237,6 +248,17 @@ def random_problem(seed: int) -> tuple[Any, ...]:
     return scores, y, rows, codes, weight, bool(rng.random() < 0.5), float(rng.choice([0.0, 0.5]))
 
 
+def mean_of_worst_share(risks: Floats, shares: Floats, shrinkage: float) -> float:
+    """Fill the share of rows from the worst domain down."""
+    if shrinkage == 0:
+        return float(risks.max())
+    left, total = shrinkage, 0.0
+    for risk, share in sorted(zip(risks, shares, strict=True), reverse=True):
+        total += min(left, share) * risk
+        left -= min(left, share)
+    return total / shrinkage
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_the_certificate_holds_when_recomputed(seed: int) -> None:
     scores, y, rows, codes, weight, regret, shrinkage = random_problem(seed)
@@ -258,13 +280,12 @@ def test_the_certificate_holds_when_recomputed(seed: int) -> None:
     assert (np.diff(fit.steps[0].values) >= 0).all()
     assert (np.diff(fit.steps[0].knots) > 0).all()
     assert fit.domain_risks == pytest.approx(excess, rel=1e-9, abs=scale)
-    assert fit.worst == pytest.approx(
-        (1 - shrinkage) * excess.max() + shrinkage * (share @ excess), rel=1e-9, abs=scale
-    )
+    assert fit.worst == pytest.approx(mean_of_worst_share(excess, share, shrinkage), rel=1e-9, abs=scale)
 
     assert (fit.domain_weights >= 0).all()
     assert fit.domain_weights.sum() == pytest.approx(1)
-    mixture = (1 - shrinkage) * fit.domain_weights + shrinkage * share
+    assert (fit.domain_weights * shrinkage <= share * (1 + 1e-9)).all()
+    mixture = fit.domain_weights
     per_row = mixture[codes] * w / np.bincount(codes, weights=w)[codes]
     dual = mixture @ (risks(isotonic_by_pooling(s, t, per_row)) - offsets)
     assert fit.lower_bound == pytest.approx(dual, rel=1e-9, abs=scale)

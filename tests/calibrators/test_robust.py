@@ -81,12 +81,13 @@ def test_regret_subtracts_what_each_domain_could_have_had():
     assert dict(cal.certificate_.domain_risks) == pytest.approx({"A": 0.375**2, "B": 0.375**2})
 
 
-def test_shrinkage_mixes_the_worst_with_the_pooled_risk():
-    # Labels 0 0 | 1 1 1 1 1 1: risks z² and (1 − z)². With s = 0.8 and z ≥ ½ the objective is
-    # 0.2z² + 0.8(¼z² + ¾(1 − z)²) = 0.4z² + 0.6(1 − z)², least at z = 0.6: 0.144 + 0.096.
+def test_shrinkage_averages_the_risk_of_the_worst_off_share_of_rows():
+    # Labels 0 0 | 1 1 1 1 1 1: risks z² and (1 − z)². For z ≥ ½ the worst-off 0.8 of the rows are A's ¼ and 0.55 of
+    # B's ¾: (0.25z² + 0.55(1 − z)²)/0.8, least at z = 0.6875.
     cal = cc.RobustIsotonic(shrinkage=0.8).fit([0] * 8, [0] * 2 + [1] * 6, domains=["A"] * 2 + ["B"] * 6)
-    assert cal.predict([0]) == pytest.approx([0.6])
-    assert cal.certificate_.worst == pytest.approx(0.24)
+    assert cal.predict([0]) == pytest.approx([0.6875])
+    assert cal.certificate_.worst == pytest.approx(0.6875 * 0.3125)
+    assert cal.certificate_.domain_weights == pytest.approx({"A": 0.3125, "B": 0.6875})
 
 
 def test_a_row_in_no_domain_counts_for_nothing_and_a_row_in_two_counts_twice():
@@ -214,6 +215,17 @@ def test_real_targets_scale_and_shift_along():
 # -------------------------------------------------------------------------------------------------------- agreement
 
 
+def mean_of_worst_share(risks, shares, shrinkage):
+    """Fill the share of rows from the worst domain down."""
+    if shrinkage == 0:
+        return risks.max()
+    left, total = shrinkage, 0.0
+    for risk, share in sorted(zip(risks, shares, strict=True), reverse=True):
+        total += min(left, share) * risk
+        left -= min(left, share)
+    return total / shrinkage
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("shrinkage", [0, 0.5])
 @pytest.mark.parametrize("objective", ["risk", "regret"])
@@ -229,14 +241,13 @@ def test_the_certificate_holds_when_recomputed_from_the_predictions(objective, s
     risks = np.array([np.average((p[m] - y[m]) ** 2, weights=weight[m]) for m in members]) - best
     assert risks == pytest.approx([proof.domain_risks[e] for e in range(k)], abs=1e-10)
     share = np.array([weight[m].sum() for m in members]) / weight.sum()
-    assert proof.worst == pytest.approx((1 - shrinkage) * risks.max() + shrinkage * share @ risks, abs=1e-10)
+    assert proof.worst == pytest.approx(mean_of_worst_share(risks, share, shrinkage), abs=1e-10)
     # the bound: no monotone map is better on the rows mixed with the proof's weights
     adversary = np.array([proof.domain_weights[e] for e in range(k)])
     assert adversary.min() >= 0
     assert adversary.sum() == pytest.approx(1)
-    mixture = (1 - shrinkage) * adversary + shrinkage * share
-    in_mixture = weight * (mixture / (share * weight.sum()))[domain]
-    bound = isotonic_risk(scores, y, in_mixture) - mixture @ best
+    in_mixture = weight * (adversary / (share * weight.sum()))[domain]
+    bound = isotonic_risk(scores, y, in_mixture) - adversary @ best
     assert proof.lower_bound == pytest.approx(bound, abs=1e-10)
     assert proof.gap == pytest.approx(proof.worst - bound, abs=1e-10)
     assert proof.gap <= 1e-8 * proof.worst
@@ -326,16 +337,22 @@ def test_a_row_that_no_class_claims_gets_the_class_frequencies():
     assert cal.predict([[0.2, 0.1, 0.1]]) == pytest.approx(np.full((1, 3), 1 / 3))
 
 
-def test_a_single_small_domain_stays_as_it_is():
+def test_a_single_small_domain_is_left_out():
     cal = cc.RobustIsotonic(min_domain_size=3).fit(*ONE_SCORE, domains=COUNTRY)
-    assert dict(cal.domain_rows_) == {"A": 2, "B": 4}
+    assert dict(cal.domain_rows_) == {"B": 4}
+    twice = cc.RobustIsotonic(min_domain_size=3).fit(*ONE_SCORE, domains=COUNTRY, sample_weight=[2] * 6)
+    assert dict(twice.domain_rows_) == {"A": 2, "B": 4}  # weights are frequencies: A has four rows
+
+
+def test_if_every_domain_is_small_they_are_one():
+    cal = cc.RobustIsotonic(min_domain_size=30).fit(*ONE_SCORE, domains=COUNTRY)
+    assert dict(cal.domain_rows_) == {"2 domains of fewer than 30 rows": 6}
 
 
 def test_a_row_in_two_small_domains_counts_once_in_their_union():
-    membership = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 1]])
+    membership = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1], [0, 0, 1], [0, 0, 1], [0, 0, 1]])
     cal = cc.RobustIsotonic(min_domain_size=3).fit(*ONE_SCORE, domains=membership)
-    assert dict(cal.domain_rows_) == {2: 4, "2 domains of fewer than 3 rows": 2}
-    assert cal.predict([7]) == pytest.approx([0.5])
+    assert dict(cal.domain_rows_) == {2: 4, "2 domains of fewer than 3 rows": 3}
 
 
 def test_a_copy_or_a_pickle_keeps_the_certificate():

@@ -66,11 +66,17 @@ class RandomProblem:
         square = ((z - self.y) ** 2).sum(axis=1)
         risks = [np.average(square[i], weights=self.weight[i]) for i in map(self.members, range(self.n_domains))]
         excess = np.array(risks) - self.offsets()
-        return float((1 - self.shrinkage) * excess.max() + self.shrinkage * (self.pooled() @ excess))
+        if self.shrinkage == 0:
+            return float(excess.max())
+        left, total = self.shrinkage, 0.0
+        for risk, share in sorted(zip(excess, self.pooled(), strict=True), reverse=True):
+            total += min(left, share) * risk
+            left -= min(left, share)
+        return float(total / self.shrinkage)
 
     def dual(self, domain_weights: NDArray[np.float64]) -> float:
         """The least mixture of the domains' risks, by scikit-learn."""
-        mixture = (1 - self.shrinkage) * domain_weights + self.shrinkage * self.pooled()
+        mixture = domain_weights
         members = [self.members(e) for e in range(self.n_domains)]
         i = np.concatenate(members)
         share = [m * self.weight[j] / self.weight[j].sum() for m, j in zip(mixture, members, strict=True)]
@@ -88,17 +94,17 @@ class RandomProblem:
         levels = [np.unique(scores[listed], return_inverse=True) for scores in self.scores.T]
         z = [cp.Variable(len(unique)) for unique, _ in levels]
         constraints = [cp.diff(v) >= 0 for v in z if v.size > 1]
-        worst, pooled_risk = cp.Variable(), 0.0
-        for e, (share, offset) in enumerate(zip(self.pooled(), self.offsets(), strict=True)):
+        # The mean over the worst-off share s of the rows, as Rockafellar and Uryasev: min over t of t + E(R − t)⁺/s.
+        level, above = cp.Variable(), cp.Variable(self.n_domains, nonneg=True)
+        for e, offset in enumerate(self.offsets()):
             i = self.members(e)
             at = np.searchsorted(listed, i)
             root = np.sqrt(self.weight[i] / self.weight[i].sum())
             risk = -offset
             for c, (_, level) in enumerate(levels):
                 risk = risk + cp.sum_squares(cp.multiply(root, z[c][level[at]] - (self.y[i, c] - centre[c])))
-            constraints.append(risk <= worst)
-            pooled_risk = pooled_risk + share * risk
-        objective = (1 - self.shrinkage) * worst + self.shrinkage * pooled_risk
+            constraints.append(risk <= level + (above[e] if self.shrinkage else 0.0))
+        objective = level + (self.pooled() @ above / self.shrinkage if self.shrinkage else 0.0)
         program = cp.Problem(cp.Minimize(objective), constraints)
         try:
             _solve_tightly(program, 1e-11)

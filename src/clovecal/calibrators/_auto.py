@@ -74,9 +74,9 @@ class AutoCalibrator(MonotoneCalibrator):
     Notes
     -----
     With few domains the held-out scores cannot tell the candidates apart, and the one that looks best is a noisy
-    choice. The squared error is convex, so an average of those that look alike is never worse than their mean and often
-    better than each; ``experiments/calibrators`` has the comparison. The identity takes part when the scores can be
-    probabilities (or the targets are real numbers).
+    choice. The squared error is convex, so an average of those that look alike is never worse than their mean;
+    ``experiments/calibrators`` has the comparison. The identity takes part when the scores can be probabilities (or the
+    targets are real numbers).
 
     Examples
     --------
@@ -170,7 +170,7 @@ class _Recipe:
             return tuple(_identity(column, self.ends, self.interpolation) for column in rows.scores.T)
         if self.objective is None:
             return pooled_maps(rows)
-        merged = merge_small(domains, self.min_domain_size)
+        merged = merge_small(domains, rows.weight, self.min_domain_size)
         return solve_domains(rows, merged, self.objective, shrinkage=self.shrinkage, tol=_TOLERANCE).steps
 
 

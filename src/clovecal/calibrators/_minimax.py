@@ -53,8 +53,7 @@ class MinimaxFit:
     gap : float
         ``worst - lower_bound``.
     domain_weights : array, shape (k,)
-        The adversary's λ: the fit is an isotonic regression of the domains mixed with (1 − shrinkage)·λ +
-        shrinkage·W_e/W.
+        The adversary's λ: the fit is an isotonic regression of the domains mixed with these weights.
     domain_risks : array, shape (k,)
         R_e of the fit: its risk in each domain, summed over the problems, less the domain's offset.
     iterations : int
@@ -88,8 +87,8 @@ def solve(
     offsets : array, shape (k,), optional
         Subtracted from the risks. `best_domain_risks` gives the regret.
     shrinkage : float
-        s in ``(1 − s)·max_e R_e + s·Σ_e (W_e/W)·R_e``: 0 is the minimax fit, 1 the pooled one. In between no
-        domain, however few its rows, has a weight above (1 − s) + s·W_e/W in the fit.
+        Share of the rows, taken from the worst domains first, whose mean risk is minimised: 0 is the minimax fit, 1 the
+        pooled one. In between no domain has a weight above its share of the rows divided by this.
     tol : float
         Gap to reach, relative to the objective attained.
     max_iterations : int
@@ -122,22 +121,26 @@ def solve(
     if not 0 <= shrinkage <= 1:
         raise ValueError(f"shrinkage must be between 0 (minimax) and 1 (pooled), got {shrinkage}.")
     pooled = problems[0].domain_weight / problems[0].domain_weight.sum()
+    # A cap of 1 or more never binds; at infinity it leaves the barrier alone too.
+    caps = np.array([share / shrinkage if share < shrinkage else np.inf for share in pooled])
+    if shrinkage == 1:
+        caps = pooled  # also of a single domain: the adversary has no choice
+    interior = pooled if shrinkage else np.full(len(pooled), 1 / len(pooled))
     second_moment = np.sum([cells.second_moment for cells in problems], axis=0)
     at_zero = second_moment if offsets is None else second_moment - np.asarray(offsets, dtype=float)
     rounding = ROUNDING * float(second_moment.max())
 
     starts = [_even_starts(cells) for cells in problems]
-    weights = np.full(len(pooled), 1 / len(pooled))
+    weights = interior
     iterations = 0
     while True:
         iterations += 1
         runs = [cells.sums(start) for cells, start in zip(problems, starts, strict=True)]
-        dual = _RestrictedDual(runs, at_zero, pooled, shrinkage)
-        weights, point = _maximise(dual, weights, relative_gap=tol / 10, absolute_gap=rounding / 10)
+        dual = _RestrictedDual(runs, at_zero, caps)
+        weights, point = _maximise(dual, weights, interior=interior, relative_gap=tol / 10, absolute_gap=rounding / 10)
         worst = dual.objective(point)
-        mixture = dual.mixture(weights)
-        passes = [_full_pass(cells, start, mixture) for cells, start in zip(problems, starts, strict=True)]
-        lower_bound = float(mixture @ at_zero) - sum(fit.explained for _, _, fit in passes)
+        passes = [_full_pass(cells, start, weights) for cells, start in zip(problems, starts, strict=True)]
+        lower_bound = float(weights @ at_zero) - sum(fit.explained for _, _, fit in passes)
         problems, starts = [cells for cells, _, _ in passes], [start for _, start, _ in passes]
         if worst - lower_bound <= max(tol * abs(worst), rounding):
             break
@@ -187,31 +190,20 @@ class _DualPoint:
 
 @dataclass(frozen=True)
 class _RestrictedDual:
-    """g((1 − s)·λ + s·pooled)/(1 − s), a function of λ, when blocks may only begin where a run of cells does."""
+    """The dual, when blocks may only begin where a run of cells does, for weights of at most `caps` that sum to 1."""
 
     runs: list[tuple[Floats, Floats]]
     at_zero: Floats
-    pooled: Floats
-    shrinkage: float
-
-    def mixture(self, weights: Floats) -> Floats:
-        return (1 - self.shrinkage) * weights + self.shrinkage * self.pooled
-
-    def objective(self, point: _DualPoint) -> float:
-        return float((1 - self.shrinkage) * point.risks.max() + self.shrinkage * (self.pooled @ point.risks))
-
-    def gap(self, weights: Floats, point: _DualPoint) -> float:
-        return float((1 - self.shrinkage) * (weights @ (point.risks.max() - point.risks)))
+    caps: Floats
 
     def __call__(self, weights: Floats) -> _DualPoint:
-        mixture = self.mixture(weights)
         point = _DualPoint(self.at_zero.copy(), [], [], [], [])
         for run_mass, run_moment in self.runs:
-            total = run_mass @ mixture
-            block = isotonic_regression(run_moment @ mixture / total, weights=total).blocks[:-1]
+            total = run_mass @ weights
+            block = isotonic_regression(run_moment @ weights / total, weights=total).blocks[:-1]
             mass, moment = np.add.reduceat(run_mass, block), np.add.reduceat(run_moment, block)
-            total = mass @ mixture
-            value = moment @ mixture / total
+            total = mass @ weights
+            value = moment @ weights / total
             residual = moment - mass * value[:, None]
             point.risks[:] -= value @ (moment + residual)
             point.blocks.append(block)
@@ -223,17 +215,41 @@ class _RestrictedDual:
     def curvature(self, point: _DualPoint) -> Floats:
         """Minus the Hessian."""
         per_problem = [(r.T / mass) @ r for r, mass in zip(point.residuals, point.masses, strict=True)]
-        curvature: Floats = 2 * (1 - self.shrinkage) * np.sum(per_problem, axis=0)
+        curvature: Floats = 2 * np.sum(per_problem, axis=0)
         return curvature
+
+    def level(self, point: _DualPoint) -> float:
+        """Return the risk down to which the adversary's weight reaches: the worst risk, if nothing is capped."""
+        worst_first = np.argsort(-point.risks, kind="stable")
+        reached = np.cumsum(self.caps[worst_first]) >= 1 - ROUNDING
+        return float(point.risks[worst_first[np.argmax(reached)]])
+
+    def objective(self, point: _DualPoint) -> float:
+        """Return the most that weights can make of these risks."""
+        level = self.level(point)
+        above = np.maximum(point.risks - level, 0.0)
+        return level + float(np.sum(above[above > 0] * self.caps[above > 0]))
+
+    def gap(self, weights: Floats, point: _DualPoint) -> float:
+        """Return what the adversary could still gain: weight below the level, and room above it."""
+        excess = point.risks - self.level(point)
+        above = excess > 0
+        return float(weights @ np.maximum(-excess, 0.0) + (self.caps - weights)[above] @ excess[above])
 
 
 def _maximise(
-    dual: _RestrictedDual, weights: Floats, *, relative_gap: float, absolute_gap: float, max_steps: int = 200
+    dual: _RestrictedDual,
+    weights: Floats,
+    *,
+    interior: Floats,
+    relative_gap: float,
+    absolute_gap: float,
+    max_steps: int = 200,
 ) -> tuple[Floats, _DualPoint]:
-    """Maximise the dual over the simplex: Newton's method on dual(λ) + μ Σ log λ_e, with μ falling along the gap.
+    """Maximise the dual by Newton's method on dual(λ) + μ Σ (log λ_e + log(cap_e − λ_e)), with μ falling along the gap.
 
-    The slack t − R_e stands for μ/λ_e in the barrier's curvature wherever it is larger, as in primal-dual methods, so
-    that the weight of a domain that does not matter vanishes in one step instead of by halves.
+    A risk's distance from the level stands for the barrier's slope in its curvature wherever it is larger, as in
+    primal-dual methods, so that the weight of a domain that does not matter vanishes in one step instead of by halves.
     """
     point = dual(weights)
     barrier = np.inf
@@ -242,12 +258,15 @@ def _maximise(
         if gap <= max(relative_gap * abs(dual.objective(point)), absolute_gap):
             break
         if step_number == 0:  # a vanished weight would take many steps to grow back
-            weights = 0.99 * weights + 0.01 / len(weights)
+            weights = 0.99 * weights + 0.01 * interior
             point = dual(weights)
-        excess = point.risks - point.risks.max()
-        barrier = min(barrier, 0.1 * float(-weights @ excess) / len(weights))
-        gradient = excess + barrier / weights
-        step = _newton_step(dual.curvature(point), gradient, barrier / weights - excess, weights)
+            gap = dual.gap(weights, point)
+        excess = point.risks - dual.level(point)
+        barrier = min(barrier, 0.1 * gap / len(weights))
+        room = dual.caps - weights
+        gradient = excess + barrier / weights - barrier / room
+        lower, upper = barrier / weights + np.maximum(-excess, 0.0), barrier / room + np.maximum(excess, 0.0)
+        step = _newton_step(dual.curvature(point), gradient, lower + upper * (weights / room), weights)
         weights, point = _line_search(dual, weights, step, float(step @ gradient), barrier)
     return weights, point
 
@@ -265,15 +284,19 @@ def _line_search(
     dual: _RestrictedDual, weights: Floats, step: Floats, slope: float, barrier: float
 ) -> tuple[Floats, _DualPoint]:
     """Shorten the step until the slope along it has not turned too far: values of the dual would drown in rounding."""
-    shrinking = step < 0
-    longest = np.min(-weights[shrinking] / step[shrinking], initial=np.inf)
+    falling, rising = step < 0, step > 0
+    longest = min(
+        np.min(-weights[falling] / step[falling], initial=np.inf),
+        np.min((dual.caps - weights)[rising] / step[rising], initial=np.inf),
+    )
     length = min(1.0, 0.995 * longest)
     for _ in range(30):
         trial = weights + length * step
         trial /= trial.sum()
         point = dual(trial)
         # As the step sums to zero, subtracting a constant changes the slope by rounding errors alone: it avoids them.
-        slope_there = float(step @ (point.risks - point.risks.max() + barrier / trial))
+        pull = barrier / trial - barrier / (dual.caps - trial)
+        slope_there = float(step @ (point.risks - point.risks.max() + pull))
         if slope_there >= -0.5 * slope:
             break
         length *= np.clip(slope / (slope - slope_there), 0.1, 0.6)

@@ -25,8 +25,8 @@ class Certificate:
     Attributes
     ----------
     worst
-        The objective attained: the worst domain's risk or regret (with shrinkage, mixed with the pooled one), before
-        any renormalising of classes.
+        The objective attained: the worst domain's risk or regret (with shrinkage, its mean over that share of the rows),
+        before any renormalising of classes.
     lower_bound
         What no monotone map can do better than.
     gap
@@ -57,9 +57,11 @@ class RobustIsotonic(MonotoneCalibrator):
         that a monotone map of its own could give that domain. Risk listens to the domain with the noisiest labels,
         regret to the one that a shared map fits worst.
     shrinkage
-        Between 0 (the paper's minimax) and 1 (the pooled, naive fit): minimises (1 − s)·worst + s·pooled.
+        Share of the rows, taken from the worst domains first, whose mean risk (or regret) is minimised: 0 is the
+        worst domain's alone (the paper's), 1 that of all rows (the naive fit). In between a domain's weight in the fit
+        is at most its share of the rows divided by this, so that a small domain cannot dictate it.
     min_domain_size
-        Domains with fewer rows are put together as one domain, so that no handful of rows dictates the fit.
+        Domains with fewer rows are put together as one, and left out if that has still fewer.
     tol
         Duality gap to certify, relative to the objective.
     interpolation
@@ -113,7 +115,7 @@ class RobustIsotonic(MonotoneCalibrator):
     def _fit(self, rows: CalibrationRows) -> None:
         if rows.domains is None:
             raise InputError("domains is None; a robust fit needs one label per row or an n×k membership matrix.")
-        domains = merge_small(require_weight(rows.domains, rows.weight), self.min_domain_size)
+        domains = merge_small(require_weight(rows.domains, rows.weight), rows.weight, self.min_domain_size)
         fit = solve_domains(rows, domains, self.objective, shrinkage=self.shrinkage, tol=self.tol)
         self.maps_ = fit.steps
         self.domain_rows_ = dict(domains.counts)
@@ -162,22 +164,27 @@ def solve_domains(
     )
 
 
-def merge_small(domains: Domains, min_size: int) -> Domains:
-    """Put the domains with fewer rows than ``min_size`` together as one, named after what it holds."""
-    small = [number for number, size in enumerate(domains.counts.values()) if size < min_size]
-    if len(small) < 2:
+def merge_small(domains: Domains, weight: FloatArray | None, min_size: int) -> Domains:
+    """Put the domains with fewer rows than ``min_size`` together as one; leave it out if it is still too small."""
+    of_pairs = None if weight is None else weight if domains.rows is None else weight[domains.rows]
+    sizes = np.bincount(domains.codes, weights=of_pairs, minlength=len(domains.names))
+    small = sizes < min_size
+    if not small.any():
         return domains
-    kept = [number for number in range(len(domains.names)) if number not in set(small)]
+    kept = np.flatnonzero(~small)
     position = np.full(len(domains.names), len(kept), dtype=np.intp)
     position[kept] = np.arange(len(kept))
-    name = f"{len(small)} domains of fewer than {min_size} rows"
-    names = (*(domains.names[number] for number in kept), name)
-    codes = position[domains.codes]
-    if domains.rows is None:
-        return Domains(names, codes, None, domains.n_rows)
+    names = tuple(domains.names[number] for number in kept)
+    rows = np.arange(domains.n_rows) if domains.rows is None else domains.rows
     # A row in two small domains is in their union once.
-    pairs = np.unique(np.column_stack((domains.rows, codes)), axis=0)
-    return Domains(names, pairs[:, 1], pairs[:, 0], domains.n_rows)
+    rows, codes = np.unique(np.column_stack((rows, position[domains.codes])), axis=0).T
+    together = codes == len(kept)
+    size = together.sum() if weight is None else weight[rows[together]].sum()
+    if size < min_size and names:
+        rows, codes = rows[~together], codes[~together]
+    else:
+        names = (*names, f"{int(small.sum())} domains of fewer than {min_size} rows")
+    return Domains(names, codes, rows, domains.n_rows)
 
 
 def require_weight(domains: Domains, weight: FloatArray | None) -> Domains:
