@@ -95,7 +95,7 @@ class RandomProblem:
         z = [cp.Variable(len(unique)) for unique, _ in levels]
         constraints = [cp.diff(v) >= 0 for v in z if v.size > 1]
         # The mean over the worst-off share s of the rows, as Rockafellar and Uryasev: min over t of t + E(R − t)⁺/s.
-        level, above = cp.Variable(), cp.Variable(self.n_domains, nonneg=True)
+        threshold, above = cp.Variable(), cp.Variable(self.n_domains, nonneg=True)
         for e, offset in enumerate(self.offsets()):
             i = self.members(e)
             at = np.searchsorted(listed, i)
@@ -103,8 +103,8 @@ class RandomProblem:
             risk = -offset
             for c, (_, level) in enumerate(levels):
                 risk = risk + cp.sum_squares(cp.multiply(root, z[c][level[at]] - (self.y[i, c] - centre[c])))
-            constraints.append(risk <= level + (above[e] if self.shrinkage else 0.0))
-        objective = level + (self.pooled() @ above / self.shrinkage if self.shrinkage else 0.0)
+            constraints.append(risk <= threshold + (above[e] if self.shrinkage else 0.0))
+        objective = threshold + (self.pooled() @ above / self.shrinkage if self.shrinkage else 0.0)
         program = cp.Problem(cp.Minimize(objective), constraints)
         try:
             _solve_tightly(program, 1e-11)

@@ -25,7 +25,7 @@ class Certificate:
     Attributes
     ----------
     worst
-        The objective attained: the worst domain's risk or regret (with shrinkage, its mean over that share of the rows),
+        The objective attained: the worst domain's risk or regret (with shrinkage, the mean over that share of rows),
         before any renormalising of classes.
     lower_bound
         What no monotone map can do better than.
