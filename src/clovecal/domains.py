@@ -288,8 +288,9 @@ def per_domain(
     -----
     Each domain's value is the metric of that domain's rows alone, so ``binning="mass"`` takes each domain's own
     quantiles. What an interval is depends on the metric and is said in its Notes: calibration errors use
-    intervals that know the metric's upward bias, so that they cover 0 for a perfect model; means use Wilson's or Student's interval; a metric of your own gets a percentile bootstrap
-    within each domain, which is *not* aware of bias.
+    intervals that know the metric's upward bias, so that they cover 0 for a perfect model; means use Wilson's or
+    Student's interval; a metric of your own gets a percentile bootstrap within each domain, which is *not* aware of
+    bias.
 
     Examples
     --------

@@ -43,6 +43,9 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
         domains = [name for name in worst_first if audit.rows[name] >= 100][: len(COLOURS) - 2] or worst_first[:1]
     if len(domains) > len(COLOURS):
         raise InputError(f"domains has {len(domains)} names; a readable diagram shows at most {len(COLOURS)}.")
+    unknown = next((name for name in domains if name not in audit.curve_by_domain), None)
+    if unknown is not None:
+        raise InputError(f"domains has {unknown!r}, which the audit does not; choose from {list(audit.rows)}.")
     ax.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="perfectly calibrated")
     top = 0.0
     for name, colour, marker in zip(domains, COLOURS, MARKERS, strict=False):
@@ -142,7 +145,15 @@ def selection_curve(selection: Selection, ax: Axes, *, ood_accuracy: Mapping[str
             zorder=3,
         )
         ax.set_ylabel("accuracy of the chosen model on unseen domains")
-    ax.step(floors, heights, where="pre", color=COLOURS[0], label=f"chosen by {selection.criterion}")
+    ax.step(
+        floors,
+        heights,
+        where="pre",
+        color=COLOURS[0],
+        marker="o",
+        markersize=3,
+        label=f"chosen by {selection.criterion}",
+    )
     ax.set_xlabel("in-domain accuracy that is asked for")
     ax.legend(fontsize="small", frameon=False)
     return ax
@@ -162,9 +173,13 @@ def criterion_against_accuracy(
     ax
         Where to draw.
     kinds
-        What each model is (an algorithm, say), shown by colour and marker.
+        What each model is (an algorithm, say; at most six), shown by colour and marker.
     """
-    kind_of = {one.name: "models" if kinds is None else kinds[one.name] for one in selection.table}
+    kind_of = {one.name: "models" if kinds is None else kinds.get(one.name, "other") for one in selection.table}
+    if len(set(kind_of.values())) > len(COLOURS):
+        raise InputError(
+            f"kinds has more than {len(COLOURS)} different kinds; a readable figure shows at most that many."
+        )
     for kind, colour, marker in zip(dict.fromkeys(kind_of.values()), COLOURS, MARKERS, strict=False):
         members = [one for one in selection.table if kind_of[one.name] == kind]
         accuracy = np.array([_known(ood_accuracy, one.name) for one in members])

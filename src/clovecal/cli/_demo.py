@@ -40,8 +40,8 @@ def command(output: Path) -> None:
     rows = _split(flights)
     click.echo(
         f"{len(flights.y):,} flights from New York in 2013; {flights.y.mean():.1%} were over 15 minutes late.\n"
-        f"Large airlines are known, the {len(set(flights.domains[rows['unseen']]))} small ones play the part of domains "
-        "nobody has seen yet.\n"
+        f"Large airlines are known, the {len(set(flights.domains[rows['unseen']]))} small ones play the part of "
+        "domains nobody has seen yet.\n"
     )
     predictions = _train(flights, rows["train"])
 
@@ -74,8 +74,8 @@ def command(output: Path) -> None:
         "tell how a new one will do. The audit of known airlines says that this will happen; that is what it is for.\n"
     )
     output.mkdir(parents=True, exist_ok=True)
-    for line in _write(output, result, selection, y, p[validation], airline):
-        click.echo(line)
+    page = _write_page(output, result, selection, y, p[validation], airline)
+    click.echo(f"Page: {page}")
 
 
 def _split(flights: DomainDataset) -> Mapping[str, AnyArray]:
@@ -118,12 +118,10 @@ def _calibrators(p: FloatArray, y: AnyArray, airline: AnyArray) -> dict[str, Any
         }
 
 
-def _write(output: Path, result: Any, selection: Any, y: AnyArray, p: FloatArray, airline: AnyArray) -> list[str]:
-    """Write the page, and say how to get it where the packages for it are missing."""
-    try:
-        from clovecal.report import summarize, write_report
-    except ImportError:
-        return ["The page needs two more packages: pip install 'clovecal[report]'"]
+def _write_page(output: Path, result: Any, selection: Any, y: AnyArray, p: FloatArray, airline: AnyArray) -> Path:
+    """Write the page; it needs the packages of the report extra."""
+    from clovecal.report import summarize, write_report
+
     path = output / "report.html"
     with progress("Writing the page"):
         page = summarize(
@@ -137,4 +135,4 @@ def _write(output: Path, result: Any, selection: Any, y: AnyArray, p: FloatArray
             command="clovecal demo",
         )
         write_report(page, path, overwrite=True)
-    return [f"Page: {path}"]
+    return path

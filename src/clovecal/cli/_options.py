@@ -102,7 +102,9 @@ def naming(table: PredictionTable) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        candidate, argument, rest = _PARTS_OF_AN_ERROR.fullmatch(str(error)).groups()  # type: ignore[union-attr]
+        parts = _PARTS_OF_AN_ERROR.fullmatch(str(error))
+        assert parts is not None  # each part may be empty
+        candidate, argument, rest = parts.groups()
         if table.reduced is None:
             rest = _ROW.sub(lambda row: f"data row {int(row[1]) + 1}", rest)
         raise InputError(f"{candidate or ''}{said.get(argument, argument)}{rest}") from None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from clovecal._files import replacing
@@ -118,7 +118,7 @@ def _download(file: DataFile, path: Path, on_bytes: Callable[[int], None] | None
                     target.write(piece)
                     if on_bytes is not None:
                         on_bytes(len(piece))
-        except (urllib.error.URLError, OSError) as error:
+        except (HTTPException, OSError) as error:  # of which urllib's errors are one
             raise InputError(
                 f"{file.url} cannot be downloaded ({error}); put {file.name} into a folder {path.parent.name!r} inside "
                 "$CLOVECAL_DATA instead."

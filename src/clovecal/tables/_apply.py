@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +15,9 @@ import numpy as np
 
 from clovecal._files import check_writable, replacing
 from clovecal._validation import FloatArray, InputError
-from clovecal.tables._columns import guess_scores
+from clovecal.tables._columns import guess_scores, reject_duplicates
 from clovecal.tables._files import FORMATS, TableFile
-from clovecal.tables._reduce import numbers_of
+from clovecal.tables._values import numbers_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from clovecal.calibrators._monotone import MonotoneCalibrator
 
 _TEXT = ("csv", "tsv")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 
 
 def apply_to_file(
@@ -56,14 +59,18 @@ def apply_to_file(
         Called with the number of rows after each batch.
     """
     path = check_writable(output, overwrite=overwrite, how=how_to_overwrite)
+    reject_duplicates(table.columns)
     names = scores or guess_scores(table.columns)
     for name in names:
         if name not in table.columns:
-            raise InputError(f"column {name!r} is not in {table.name!r}; name the scores with --score.")
+            raise InputError(
+                f"column {name!r} is not in {table.name!r}, which has {', '.join(map(repr, table.columns))}; name the "
+                "scores with --score."
+            )
     if len(names) != calibrator.n_features_in_:
         raise InputError(
-            f"the calibrator maps {calibrator.n_features_in_} columns of scores but {len(names)} are named "
-            f"({', '.join(map(repr, names))}); name as many with --score."
+            f"the calibrator was fitted on scores in {calibrator.n_features_in_} column(s) but {len(names)} would be "
+            f"read ({', '.join(map(repr, names))}); name as many with --score."
         )
     added = [column] if len(names) == 1 else [f"{column}_{number}" for number in range(len(names))]
     taken = next((name for name in added if name in table.columns), None)
@@ -74,12 +81,14 @@ def apply_to_file(
     rows = 0
     with replacing(path) as temporary, _writer(temporary, format) as write:
         for batch in table.batches(as_text=as_text):
+            if batch.num_rows == 0:
+                continue
             write(_with_calibrated(batch, calibrator, names, added, rows))
             rows += batch.num_rows
             if on_rows is not None:
                 on_rows(batch.num_rows)
         if rows == 0:
-            raise InputError(f"{table.name!r} has a header but no rows.")
+            raise InputError(f"{table.name!r} has a header but no rows; give a table with rows.")
     return rows
 
 
@@ -88,33 +97,27 @@ def _with_calibrated(
 ) -> pa.RecordBatch:
     import pyarrow as pa
 
-    columns = [numbers_of(_parsed(batch.column(name), name), name, first) for name in names]
+    columns = [numbers_of(_parsed(batch.column(name), name, first), name, first) for name in names]
     calibrated: FloatArray = np.asarray(calibrator.predict(np.column_stack(columns)))
     for name, values in zip(added, np.atleast_2d(calibrated.T), strict=True):
         batch = batch.append_column(name, pa.array(values))
     return batch
 
 
-def _parsed(array: Any, name: str) -> Any:
+def _parsed(array: Any, name: str, first: int) -> Any:
     """Return text as numbers; a text format's other columns stay the text they are."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not pa.types.is_string(array.type):
         return array
+    text = pc.utf8_trim_whitespace(array)
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     try:
-        return pc.cast(pc.replace_with_mask(array, pc.equal(array, ""), pa.scalar(None, pa.string())), pa.float64())
+        return pc.cast(text, pa.float64())
     except pa.ArrowInvalid:
-        bad = next(value for value in array.to_pylist() if not _is_number(value))
-        raise InputError(f"column {name!r} holds text such as {bad!r}; it must hold numbers.") from None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return text == ""
-    return True
+        row, bad = next((row, one) for row, one in enumerate(text.to_pylist()) if one and not _NUMBER.fullmatch(one))
+        raise InputError(f"column {name!r} has {bad!r} at data row {first + row + 1}; it must hold numbers.") from None
 
 
 def _output_format(path: Path) -> str:
@@ -128,9 +131,7 @@ def _writer(path: Path, format: str) -> Iterator[Callable[[pa.RecordBatch], None
     """Yield a function that appends a batch; the first batch's schema is the file's."""
     if format == "ndjson":
         with path.open("w", encoding="utf-8") as file:
-            yield lambda batch: file.writelines(
-                json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in batch.to_pylist()
-            )
+            yield lambda batch: file.writelines(_json_line(row) for row in batch.to_pylist())
         return
     if format in _TEXT:
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -139,15 +140,52 @@ def _writer(path: Path, format: str) -> Iterator[Callable[[pa.RecordBatch], None
     opened: list[Any] = []
 
     def write(batch: pa.RecordBatch) -> None:
+        if format == "arrow":
+            batch = _without_dictionaries(batch)
         if not opened:
-            opened.append(_open_writer(path, format, batch.schema))
-        opened[0].write_batch(batch)
+            opened.extend((_open_writer(path, format, batch.schema), batch.schema))
+        writer, schema = opened
+        writer.write_batch(_cast(batch, schema))
 
     try:
         yield write
     finally:
-        for writer in opened:
+        for writer in opened[:1]:
             writer.close()
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False) + "\n"
+    except ValueError:  # JSON has no NaN and no infinity
+        finite = {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in row.items()}
+        return json.dumps(finite, default=str, ensure_ascii=False) + "\n"
+
+
+def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return categorical columns as plain ones: an Arrow file has room for one dictionary, and batches differ."""
+    import pyarrow as pa
+
+    for number, field in enumerate(batch.schema):
+        if pa.types.is_dictionary(field.type):
+            values = batch.column(number).dictionary_decode()
+            batch = batch.set_column(number, field.with_type(field.type.value_type), values)
+    return batch
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if batch.schema.equals(schema):
+        return batch
+    try:
+        return batch.cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        name = next((one.name for one in schema if batch.schema.field(one.name).type != one.type), schema.names[0])
+        raise InputError(
+            f"column {name!r} is {schema.field(name).type} at first and {batch.schema.field(name).type} later; "
+            "make it one type, or write csv."
+        ) from None
 
 
 def _text_writer(file: TextIO, delimiter: str) -> Callable[[pa.RecordBatch], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,12 +75,13 @@ def find_columns(
     label, scores, domains, weight
         What the user said; what is missing is guessed (a weight only by its full name).
     """
-    twice = next((name for name in available if list(available).count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"column {twice!r} appears more than once; rename one of them.")
-    for name in (*([label] if label else []), *scores, *domains, *([weight] if weight else [])):
+    reject_duplicates(available)
+    said_names = (*([label] if label else []), *scores, *domains, *([weight] if weight else []))
+    for number, name in enumerate(said_names):
         if name not in available:
             raise InputError(f"column {name!r} is not in the table; it has {_listed(available)}.")
+        if name in said_names[:number]:
+            raise InputError(f"column {name!r} is named twice; name another column for one of its two uses.")
     guessed = [role for role, said in (("label", label), ("score", scores), ("domain", domains)) if not said]
     taken = {name for name in (label, weight, *scores, *domains) if name}
     free = [name for name in available if name not in taken]
@@ -91,6 +93,13 @@ def find_columns(
         weight = next((name for name in free if name.lower() in _WEIGHTS), None)
         guessed += ["weight"] if weight else []
     return Columns(found_label, found_scores, found_domains, weight, tuple(guessed))
+
+
+def reject_duplicates(available: Sequence[str]) -> None:
+    """Raise if two columns have the same name."""
+    twice = next((name for name, count in Counter(available).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"column {twice!r} appears more than once; rename one of them.")
 
 
 def _one_of(candidates: Sequence[str], available: Sequence[str], role: str, option: str) -> str:

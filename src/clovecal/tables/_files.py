@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import io
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ FORMATS = {
     ".jsonl": "ndjson",
 }
 _BATCH_ROWS = 1 << 20
+_BLOCK_BYTES = 1 << 23
+_CONVERSION = re.compile(
+    r"In CSV column #(?P<column>\d+): (?:Row #(?P<line>\d+): )?CSV conversion error to (?P<type>\w+): "
+    r"invalid (?:value '(?P<value>.*)'|UTF8 data)"
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,9 @@ class TableFile:
     format: str
     columns: tuple[str, ...]
 
-    def batches(self, columns: Sequence[str] | None = None, *, as_text: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: Sequence[str] | None = None, *, as_text: Sequence[str] = (), as_numbers: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows as record batches, in order.
 
         Parameters
@@ -47,16 +55,30 @@ class TableFile:
             The columns to read; None: all.
         as_text
             Columns to leave as the text they are in the file (text formats only), so that writing them gives it back.
+        as_numbers
+            Columns to read as real numbers, though the first rows may be whole (where the format does not say).
         """
         import pyarrow as pa
 
         for path in self.paths:
             try:
-                yield from _read(path, self.format, columns, as_text)
+                yield from _read(path, self.format, columns, as_text, as_numbers)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError) as error:
-                raise InputError(
-                    f"file {str(path)!r} cannot be read as {self.format} ({_first_line(error)})."
-                ) from None
+                raise self._reading_error(path, error) from None
+
+    def _reading_error(self, path: Path, error: Exception) -> InputError:
+        if "Could not skip initial 1 rows" in str(error):
+            return InputError(f"{self.name!r} has a header but no rows; give a table with rows.")
+        place = _CONVERSION.search(str(error))
+        if place is None:
+            return _unreadable(_shown(path, self.name), self.format, error)
+        name, line, value = self.columns[int(place["column"])], place["line"], place["value"]
+        found = "text that is not UTF-8" if value is None else repr(value)
+        where = f" at line {line}" if line else ""
+        wanted = {"double": "numbers", "string": "UTF-8 text"}.get(
+            place["type"], f"{place['type']} values as before it"
+        )
+        return InputError(f"column {name!r} of {_shown(path, self.name)} has {found}{where}; it must hold {wanted}.")
 
 
 def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
@@ -74,11 +96,11 @@ def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
         paths: tuple[Path, ...] = (_spooled_input(),)
         format = format or "csv"
     else:
-        paths = _paths(str(source))
+        paths = find_paths(str(source))
         format = format or _format_of(paths[0])
     if format not in FORMATS.values():
         raise InputError(f"format is {format!r}; choose one of {', '.join(sorted(set(FORMATS.values())))}.")
-    names = [_column_names(path, format) for path in paths]
+    names = [_column_names(path, format, _shown(path, str(source))) for path in paths]
     for path, columns in zip(paths[1:], names[1:], strict=True):
         if columns != names[0]:
             raise InputError(f"file {str(path)!r} has other columns than {str(paths[0])!r}; give files of one shape.")
@@ -94,7 +116,8 @@ def _need_pyarrow() -> None:
         ) from None
 
 
-def _paths(source: str) -> tuple[Path, ...]:
+def find_paths(source: str) -> tuple[Path, ...]:
+    """Return the file of this name, or those that match it as a glob."""
     path = Path(source)
     if path.is_dir():
         raise InputError(f"{source!r} is a folder; name a file, or a glob such as '{source}/*.parquet'.")
@@ -130,11 +153,15 @@ def _spooled_input() -> Path:
     return path
 
 
-def _column_names(path: Path, format: str) -> tuple[str, ...]:
+def _shown(path: Path, source: str) -> str:
+    return "standard input" if source == "-" else f"file {str(path)!r}"
+
+
+def _column_names(path: Path, format: str, shown: str) -> tuple[str, ...]:
     import pyarrow as pa
 
     if path.stat().st_size == 0:
-        raise InputError(f"file {str(path)!r} is empty.")
+        raise InputError(f"{shown} is empty; give a table with a header and rows.")
     try:
         if format == "parquet":
             import pyarrow.parquet as pq
@@ -144,13 +171,14 @@ def _column_names(path: Path, format: str) -> tuple[str, ...]:
             with pa.memory_map(str(path)) as source:
                 return tuple(pa.ipc.open_file(source).schema.names)
         if format == "ndjson":
-            with path.open("rb") as lines:
-                import pyarrow.json as pj
+            import pyarrow.json as pj
 
-                return tuple(pj.read_json(io.BytesIO(lines.readline())).column_names)
+            with path.open("rb") as lines:
+                first = next((line for line in lines if line.strip()), b"")
+            return tuple(pj.read_json(io.BytesIO(first)).column_names)
         return _header(path, "\t" if format == "tsv" else ",")
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-        raise InputError(f"file {str(path)!r} cannot be read as {format} ({_first_line(error)}).") from None
+        raise _unreadable(shown, format, error) from None
 
 
 def _header(path: Path, delimiter: str) -> tuple[str, ...]:
@@ -161,14 +189,17 @@ def _header(path: Path, delimiter: str) -> tuple[str, ...]:
         return tuple(name.strip() for name in next(csv.reader(file, delimiter=delimiter), ()))
 
 
-def _read(path: Path, format: str, columns: Sequence[str] | None, as_text: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read(
+    path: Path, format: str, columns: Sequence[str] | None, as_text: Sequence[str], as_numbers: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     chosen = None if columns is None else list(columns)
     if format == "parquet":
         import pyarrow.parquet as pq
 
-        text = [field.name for field in pq.read_schema(path) if pa.types.is_string(field.type)]
+        # Text is quicker to number as a dictionary; copied columns keep their type.
+        text = [field.name for field in pq.read_schema(path) if chosen and pa.types.is_string(field.type)]
         with pq.ParquetFile(path, read_dictionary=text) as file:
             yield from file.iter_batches(_BATCH_ROWS, columns=chosen)
     elif format == "arrow":
@@ -178,37 +209,69 @@ def _read(path: Path, format: str, columns: Sequence[str] | None, as_text: Seque
                 batch = reader.get_batch(number)
                 yield batch if chosen is None else batch.select(chosen)
     elif format == "ndjson":
-        import pyarrow.json as pj
-
-        with pj.open_json(path) as reader:
-            for batch in reader:
-                yield batch if chosen is None else batch.select(chosen)
+        yield from _read_ndjson(path, chosen, as_numbers)
     else:
-        yield from _read_csv(path, "\t" if format == "tsv" else ",", chosen, as_text)
+        yield from _read_csv(path, "\t" if format == "tsv" else ",", chosen, as_text, as_numbers)
+
+
+def _read_ndjson(path: Path, columns: list[str] | None, as_numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.json as pj
+
+    options = pj.ReadOptions(block_size=_BLOCK_BYTES)
+    with pj.open_json(path, read_options=options) as first:
+        schema = first.schema
+    for number, field in enumerate(schema):
+        if pa.types.is_timestamp(field.type):  # a text that looks like a date is a text
+            schema = schema.set(number, field.with_type(pa.string()))
+        elif field.name in as_numbers and pa.types.is_integer(field.type):
+            schema = schema.set(number, field.with_type(pa.float64()))
+    unexpected = "error" if columns is None else "ignore"
+    parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
+    with pj.open_json(path, read_options=options, parse_options=parse) as reader:
+        for batch in reader:
+            yield batch if columns is None else batch.select(columns)
 
 
 def _read_csv(
-    path: Path, delimiter: str, columns: list[str] | None, as_text: Sequence[str]
+    path: Path, delimiter: str, columns: list[str] | None, as_text: Sequence[str], as_numbers: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     import pyarrow.csv as pc
 
     names = list(_header(path, delimiter))
     convert: dict[str, Any] = {
-        "column_types": {name: pa.string() for name in as_text},
-        "strings_can_be_null": not as_text,
+        "column_types": {
+            **{name: pa.float64() for name in as_numbers},
+            **{name: pa.string() for name in as_text},
+        },
+        "strings_can_be_null": False,  # a domain may be called NA
     }
     if columns is not None:
         convert["include_columns"] = columns
     with pc.open_csv(
         path,
-        read_options=pc.ReadOptions(column_names=names, skip_rows=1, block_size=1 << 23),
-        parse_options=pc.ParseOptions(delimiter=delimiter),
+        read_options=pc.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK_BYTES),
+        parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pc.ConvertOptions(**convert),
     ) as reader:
-        yield from reader
+        for batch in reader:  # an empty cell is kept to be copied, but has no value to be read
+            yield _with_nulls(batch, [name for name in batch.schema.names if columns or name not in as_text])
 
 
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+def _with_nulls(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Return these columns with null for an empty text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for number, field in enumerate(batch.schema):
+        if field.name in names and pa.types.is_string(field.type):
+            filled = pc.if_else(pc.equal(batch.column(number), ""), pa.scalar(None, field.type), batch.column(number))
+            batch = batch.set_column(number, field, filled)
+    return batch
+
+
+def _unreadable(shown: str, format: str, error: BaseException) -> InputError:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    reason = lines[0].partition(". ")[0].rstrip(".")
+    return InputError(f"{shown} cannot be read as {format} ({reason}); check that it is whole and in that format.")

@@ -7,33 +7,47 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 
 from clovecal._validation import AnyArray, FloatArray, InputError, as_floats
 from clovecal.domains import Domains
-from clovecal.tables._columns import Columns, find_columns
-from clovecal.tables._reduce import CELLS, SMALLEST, PredictionTable
+from clovecal.tables._columns import Columns, find_columns, reject_duplicates
+from clovecal.tables._reduce import CELLS, SMALLEST, PredictionTable, within_cells
+from clovecal.tables._values import reject_absent_label, text_label_error
 
 
 def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_rows: int) -> PredictionTable:
     """Read predictions from a frame that narwhals understands."""
     try:
         frame = nw.from_native(source)
+        schema = frame.collect_schema()
     except TypeError:
         raise InputError(
             f"source is a {type(source).__name__}; pass a path or a frame of polars, pandas, pyarrow, duckdb or dask."
         ) from None
-    columns = find_columns(frame.collect_schema().names(), **said)
+    except DuplicateError:
+        reject_duplicates(list(getattr(source, "column_names", source.columns)))  # the former: pyarrow
+        raise
+    columns = find_columns(schema.names(), **said)
     frame = frame.select(*columns.used)
+    if positive is None and schema[columns.label] in (nw.String, nw.Categorical, nw.Enum):
+        raise text_label_error(columns.label, _eager(frame.select(columns.label))[columns.label].unique().to_list())
     if positive is not None:
-        frame = frame.with_columns((nw.col(columns.label).cast(nw.String) == positive).alias(columns.label))
+        label = nw.col(columns.label)
+        if _eager(frame.select(label.is_null().any()))[columns.label][0]:  # some engines: not equal, so negative
+            raise InputError(f"column {columns.label!r} has missing values; fill them in or drop those rows.")
+        frame = frame.with_columns((label.cast(nw.String) == positive).alias(columns.label))
     n_rows = int(_eager(frame.select(nw.len().alias("n")))["n"][0])
     if n_rows == 0:
-        raise InputError("the table has no rows.")
+        raise InputError("the table has no rows; give a table with rows.")
     simple = len(columns.scores) == 1 and len(columns.domains) == 1
-    if n_rows > max_rows and simple and _is_binary(frame, columns):
-        return _grouped(frame, columns, n_rows)
+    if n_rows > max_rows and simple and _is_countable(frame, columns):
+        table = _grouped(frame, columns, n_rows)
+        reject_absent_label(table.y, columns.label, positive)
+        return table
     rows = _eager(frame)
     y = _column(rows, columns.label)
+    reject_absent_label(y, columns.label, positive)
     p = np.column_stack([_column(rows, name) for name in columns.scores])
     weight = None if columns.weight is None else _column(rows, columns.weight)
     if len(columns.domains) == 1:
@@ -45,9 +59,18 @@ def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_r
     return PredictionTable(y, p[:, 0] if p.shape[1] == 1 else p, domains, weight, columns, n_rows, None)
 
 
-def _is_binary(frame: Any, columns: Columns) -> bool:
-    y, p = nw.col(columns.label).cast(nw.Float64), nw.col(columns.scores[0])
+def _is_countable(frame: Any, columns: Columns) -> bool:
+    """Whether rows may stand together: 0/1 labels, probabilities, weights of 0 or more, and nothing missing."""
+    schema = frame.collect_schema()
+    numeric = [columns.label, *columns.scores, *([columns.weight] if columns.weight else [])]
+    if not all(schema[name].is_numeric() or schema[name] == nw.Boolean for name in numeric):
+        return False
+    y, p = nw.col(columns.label).cast(nw.Float64), nw.col(columns.scores[0]).cast(nw.Float64)
     outside = ~(((y == 0) | (y == 1)) & (p >= 0) & (p <= 1))
+    if columns.weight is not None:
+        outside = outside | (nw.col(columns.weight).cast(nw.Float64) < 0)
+    for name in columns.used:  # comparing what is missing gives neither true nor false in some engines
+        outside = outside | nw.col(name).is_null()
     found = _eager(frame.select(outside.any().alias("outside")))["outside"][0]
     return not bool(found)
 
@@ -55,31 +78,28 @@ def _is_binary(frame: Any, columns: Columns) -> bool:
 def _grouped(frame: Any, columns: Columns, n_rows: int) -> PredictionTable:
     """Let the engine count rows per domain, score cell and label; see `score_cells` for the cells."""
     label, (score,), (domain,) = columns.label, columns.scores, columns.domains
-    p = nw.col(score)
+    p = nw.col(score).cast(nw.Float64)
     weight = nw.lit(1.0) if columns.weight is None else nw.col(columns.weight).cast(nw.Float64)
     # Derived columns come before the aggregation, and floats are rounded before any cast: engines differ otherwise.
     prepared = frame.with_columns(
-        (p * CELLS).ceil().alias("cell"),
-        nw.when(p < 1 / CELLS).then(p.clip(SMALLEST, 1.0).log(2).floor()).otherwise(nw.lit(0.0)).alias("low"),
+        nw.col(domain).alias("_domain"),
+        (p * CELLS).ceil().alias("_cell"),
+        nw.when(p < 1 / CELLS).then(p.clip(SMALLEST, 1.0).log(2).floor()).otherwise(nw.lit(0.0)).alias("_low"),
         nw.when(1 - p < 1 / CELLS)
         .then((1 - p).clip(SMALLEST, 1.0).log(2).floor())
         .otherwise(nw.lit(0.0))
-        .alias("high"),
-        nw.col(label).cast(nw.Float64).alias("outcome"),
-        weight.alias("count"),
-        (weight * p).alias("total"),
+        .alias("_high"),
+        nw.col(label).cast(nw.Float64).alias("_outcome"),
+        weight.alias("_count"),
+        (weight * p).alias("_total"),
     )
-    groups = prepared.group_by(domain, "cell", "low", "high", "outcome").agg(
-        nw.col("count").sum(), nw.col("total").sum()
-    )
-    atoms = _eager(groups).sort(domain, "cell", "low", "high", "outcome")
-    count, total = _column(atoms, "count"), _column(atoms, "total")
+    keys = ("_domain", "_cell", "_low", "_high", "_outcome")
+    atoms = _eager(prepared.group_by(*keys).agg(nw.col("_count").sum(), nw.col("_total").sum())).sort(*keys)
+    count, total = _column(atoms, "_count"), _column(atoms, "_total")
     kept = count > 0
-    mean = np.clip(total[kept] / count[kept], 0.0, 1.0)
-    names = atoms[domain].to_numpy()[kept]
-    return PredictionTable(
-        _column(atoms, "outcome")[kept], mean, Domains.from_labels(names), count[kept], columns, n_rows, "score cells"
-    )
+    mean = within_cells(total[kept] / count[kept], _column(atoms, "_cell")[kept])
+    domains = Domains.from_labels(atoms["_domain"].to_numpy()[kept])
+    return PredictionTable(_column(atoms, "_outcome")[kept], mean, domains, count[kept], columns, n_rows, "score cells")
 
 
 def _eager(frame: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import InputError
-from clovecal.tables._files import open_table
+from clovecal._validation import AnyArray, InputError
+from clovecal.tables._files import find_paths, open_table
 from clovecal.tables._reduce import PredictionTable, read_predictions
 
 
@@ -37,12 +37,13 @@ def read_models(
 
 def _from_files(sources: Sequence[str], options: dict[str, Any]) -> dict[str, PredictionTable]:
     tables: dict[str, PredictionTable] = {}
-    for source in sources:
-        name = Path(source).stem
+    paths = [path for source in sources for path in ([Path("-")] if source == "-" else find_paths(str(source)))]
+    for path in paths:
+        name = path.stem
         if name in tables:
             raise InputError(f"two files are named {name!r}; give each model's file a name of its own.")
         # Rows must stay aligned with the other models', so they are not put together.
-        tables[name] = read_predictions(source, max_rows=np.iinfo(np.int64).max, **options)
+        tables[name] = read_predictions(path, max_rows=np.iinfo(np.int64).max, **options)
     return tables
 
 
@@ -57,10 +58,15 @@ def _from_long(sources: Sequence[str], model: str, options: dict[str, Any]) -> d
     file = open_table(sources[0], format=options.pop("format", None))
     if model not in file.columns:
         raise InputError(f"column {model!r} is not in {file.name!r}; it has {', '.join(map(repr, file.columns))}.")
-    whole = pa.Table.from_batches(list(file.batches()))
+    batches = list(file.batches())
+    if not sum(batch.num_rows for batch in batches):
+        raise InputError(f"{file.name!r} has a header but no rows; give a table with rows.")
+    whole = pa.Table.from_batches(batches)
     names = pc.cast(whole[model], pa.string())
     if names.null_count:
-        raise InputError(f"column {model!r} is empty in {names.null_count} rows; fill it in or drop those rows.")
+        raise InputError(
+            f"column {model!r} is empty in {names.null_count} of {len(names)} rows; fill it in or drop those rows."
+        )
     rest = whole.drop_columns([model])
     return {
         name: read_predictions(rest.filter(pc.equal(names, name)), max_rows=np.iinfo(np.int64).max, **options)
@@ -79,8 +85,18 @@ def _check_same_rows(first_name: str, first: PredictionTable, name: str, table: 
             f"models {first_name!r} and {name!r} differ in the label of data row {row + 1}; "
             "give the same rows in the same order."
         )
-    same = table.domains.names == first.domains.names and np.array_equal(table.domains.codes, first.domains.codes)
-    if not same:
-        raise InputError(
-            f"models {first_name!r} and {name!r} differ in their domains; give the same rows in the same order."
-        )
+    same_pairs = np.array_equal(table.domains.codes, first.domains.codes) and _same(
+        table.domains.rows, first.domains.rows
+    )
+    for what, same in (
+        ("domains", table.domains.names == first.domains.names and same_pairs),
+        ("weights", _same(table.sample_weight, first.sample_weight)),
+    ):
+        if not same:
+            raise InputError(
+                f"models {first_name!r} and {name!r} differ in their {what}; give the same rows in the same order."
+            )
+
+
+def _same(one: AnyArray | None, other: AnyArray | None) -> bool:
+    return one is other if one is None or other is None else np.array_equal(one, other)

@@ -18,9 +18,11 @@ from clovecal._statistics import weighted_counts
 from clovecal._validation import AnyArray, FloatArray, InputError
 from clovecal.domains import Domains
 from clovecal.tables._columns import Columns, find_columns
+from clovecal.tables._values import labels_of, names_of, numbers_of, reject_absent_label, whole_numbers
 
 CELLS = 4000  # of the score; a multiple of the usual numbers of bins, so that no cell straddles a bin's edge
 SMALLEST = 2.0**-60  # probabilities below this share a cell
+_OCTAVES = int(-np.log2(SMALLEST)) + 1
 
 # Labels, (n, 1) or (n, C) scores, domain numbers or 0/1 memberships, weights.
 Rows: TypeAlias = tuple[FloatArray, FloatArray, AnyArray, FloatArray]
@@ -96,29 +98,36 @@ def read_predictions(
 
 
 def _from_batches(file: Any, columns: Columns, positive: str | None, max_rows: int) -> PredictionTable:
-    gathered = Gathered(columns, max_rows)
-    for batch in file.batches(columns.used):
+    gathered = Gathered(columns, max_rows, written=file.format in ("csv", "tsv"))
+    named = columns.domains if len(columns.domains) == 1 else ()
+    numeric = [name for name in columns.used if name not in named]
+    for batch in file.batches(columns.used, as_text=[columns.label, *named], as_numbers=numeric):
+        if batch.num_rows == 0:
+            continue
         arrays = {name: batch.column(number) for number, name in enumerate(columns.used)}
         first = gathered.n_rows
-        y = _labels(arrays[columns.label], columns.label, positive, first)
+        y = labels_of(arrays[columns.label], columns.label, positive, first)
         p = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.scores])
         weight = None if columns.weight is None else numbers_of(arrays[columns.weight], columns.weight, first)
         if len(columns.domains) == 1:
             (name,) = columns.domains
-            members: AnyArray = gathered.encode(*_encoded(arrays[name], name, first))
+            members: AnyArray = gathered.encode(*names_of(arrays[name], name, first))
         else:
             members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
         gathered.add(y, p, members, weight)
     if gathered.n_rows == 0:
-        raise InputError(f"{file.name!r} has a header but no rows.")
-    return gathered.table()
+        raise InputError(f"{file.name!r} has a header but no rows; give a table with rows.")
+    table = gathered.table()
+    reject_absent_label(table.y, columns.label, positive)
+    return table
 
 
 class Gathered:
     """Rows gathered batch by batch, put together when they become too many."""
 
-    def __init__(self, columns: Columns, max_rows: int) -> None:
+    def __init__(self, columns: Columns, max_rows: int, *, written: bool) -> None:
         self.columns = columns
+        self.written = written  # in a text format, where 9 and '9' are the same
         self.max_rows = max_rows
         self.n_rows = 0
         self.code_of: dict[Any, int] = {}
@@ -140,19 +149,19 @@ class Gathered:
             self.held += len(y)
             if self.held > self.max_rows and self._reducible():
                 self._reduce()
-        elif ((y == 0) | (y == 1)).all() and p.min() >= 0 and p.max() <= 1:
+        elif _countable(y, p, weight):
             self.cells.add(y, p[:, 0], members, weight)
         else:
             raise InputError(
                 f"columns {self.columns.label!r} and {self.columns.scores[0]!r} look like 0/1 labels and probabilities "
-                f"up to data row {self.n_rows - len(y)}, but not after it; repair those rows."
+                f"up to data row {self.n_rows - len(y)}, but not after it (or a weight is negative); repair those rows."
             )
 
     def _reducible(self) -> bool:
         """Whether rows may stand together: one column of probabilities of a 0/1 label, one column of domains."""
         if len(self.columns.scores) > 1 or len(self.columns.domains) > 1:
             return False
-        return all(((y == 0) | (y == 1)).all() and p.min() >= 0 and p.max() <= 1 for y, p, *_ in self.parts)
+        return all(_countable(y, p, weight) for y, p, _, weight in self.parts)
 
     def _reduce(self) -> None:
         y, p, members, weight = _joined(self.parts)
@@ -173,7 +182,8 @@ class Gathered:
         if members.ndim == 2:
             domains = Domains.from_membership(members, names=self.columns.domains)
         else:
-            domains = Domains.from_labels(np.array(list(self.code_of), dtype=object)[members])
+            names = whole_numbers(list(self.code_of)) if self.written else list(self.code_of)
+            domains = Domains.from_labels(np.array(names, dtype=object)[members])
         counted = self.reduced is not None or self.columns.weight is not None
         return PredictionTable(
             y,
@@ -207,9 +217,15 @@ class CellCounts:
     def atoms(self) -> Rows:
         """Return one weighted row per domain, cell and label that occurs, at its mean score."""
         present = np.flatnonzero(self.count)
-        mean = np.clip(self.total[present] / self.count[present], 0.0, 1.0)
-        members = present // 2 // score_cells(np.zeros(1))[1]
+        members, cell = np.divmod(present // 2, score_cells(np.zeros(1))[1])
+        mean = within_cells(self.total[present] / self.count[present], cell - _OCTAVES)
         return (present % 2).astype(np.float64), mean[:, None], members, self.count[present]
+
+
+def _countable(y: FloatArray, p: FloatArray, weight: FloatArray | None) -> bool:
+    """Whether rows are 0/1 labels and probabilities with weights that may be added up."""
+    probabilities = ((y == 0) | (y == 1)).all() and p.min() >= 0 and p.max() <= 1
+    return bool(probabilities and (weight is None or weight.min() >= 0))
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:
@@ -232,67 +248,16 @@ def score_cells(p: FloatArray) -> tuple[AnyArray, int]:
     Cells are closed on the right and equally long, but for the first and the last, which are cut further by powers of
     two: a log-loss depends on how small a probability is.
     """
-    octaves = int(-np.log2(SMALLEST)) + 1
-    cell = np.ceil(p * CELLS).astype(np.intp) + octaves
-    for ends, sign, edge in ((p, -1, octaves), (1 - p, 1, octaves + CELLS + 1)):
+    cell = np.ceil(p * CELLS).astype(np.intp) + _OCTAVES
+    for ends, sign, edge in ((p, -1, _OCTAVES), (1 - p, 1, _OCTAVES + CELLS + 1)):
         small = np.flatnonzero(ends < 1 / CELLS)
         depth = -np.floor(np.log2(np.maximum(ends[small], SMALLEST)))
         cell[small] = edge + sign * depth.astype(np.intp)
-    return cell, 2 * octaves + CELLS + 2
+    return cell, 2 * _OCTAVES + CELLS + 2
 
 
-def _labels(array: Any, name: str, positive: str | None, first: int) -> FloatArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if positive is not None:
-        _reject_missing(array, name, first)
-        return np.asarray(pc.equal(pc.cast(array, pa.string()), positive).to_numpy(zero_copy_only=False), np.float64)
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        _reject_missing(array, name, first)
-        found = sorted({str(value) for value in pc.unique(array).to_pylist()})[:4]
-        raise InputError(
-            f"column {name!r} holds text ({', '.join(map(repr, found))}); name the label that counts as 1 with "
-            f"--positive, for instance --positive {found[-1]!r}."
-        )
-    return numbers_of(array, name, first)
-
-
-def numbers_of(array: Any, name: str, first: int) -> FloatArray:
-    """Return a column of numbers, or raise with its name and the first data row that is missing or infinite."""
-    import pyarrow as pa
-
-    _reject_missing(array, name, first)
-    kind = array.type
-    if not (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    ):
-        value = array[0].as_py() if len(array) else None
-        raise InputError(f"column {name!r} holds {kind} values such as {value!r}; it must hold numbers.")
-    numbers = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
-    if not np.isfinite(numbers).all():
-        row = int(np.argmin(np.isfinite(numbers)))
-        raise InputError(f"column {name!r} is {numbers[row]} at data row {first + row + 1}; drop or repair such rows.")
-    return numbers
-
-
-def _encoded(array: Any, name: str, first: int) -> tuple[list[Any], AnyArray]:
-    """Return a column's distinct values and each row's position among them."""
-    import pyarrow as pa
-
-    _reject_missing(array, name, first)
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
-
-
-def _reject_missing(array: Any, name: str, first: int) -> None:
-    import pyarrow.compute as pc
-
-    if array.null_count:
-        row = pc.index(pc.is_null(array), True).as_py()
-        raise InputError(f"column {name!r} is empty at data row {first + row + 1}; fill it in or drop such rows.")
+def within_cells(mean: FloatArray, cell: AnyArray) -> FloatArray:
+    """Return mean scores without the rounding that takes some across the edge of their cell (the first is cell 1)."""
+    number = np.clip(cell, 1, CELLS)
+    low = np.where(number > 1, np.nextafter((number - 1) / CELLS, 1.0), 0.0)
+    return np.clip(mean, low, number / CELLS)

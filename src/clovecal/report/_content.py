@@ -1,0 +1,297 @@
+"""What a report says, as plain values: strings, numbers and tuples of small frozen dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Interval: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Words:
+    """What things are called, which depends on the task.
+
+    Attributes
+    ----------
+    error, error_in_full
+        The calibration error, short and long.
+    loss
+        What recalibration minimises: "Brier score" or "mean squared error".
+    score, outcome
+        Labels of the axes of a reliability diagram.
+    observed, predicted
+        Heads of the columns with the means of these.
+    success
+        Name of the second metric in the table of domains; None: there is none.
+    mismatch
+        A clause with {predicted} and {observed} to fill in.
+    percent
+        Whether outcomes and scores are shares, to be written in percent.
+    """
+
+    error: str
+    error_in_full: str
+    loss: str
+    score: str
+    outcome: str
+    observed: str
+    predicted: str
+    success: str | None
+    mismatch: str
+    percent: bool
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A number worth a large font: what it is, its value, and one remark."""
+
+    label: str
+    value: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to do, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its confidence interval, where there is one."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class DomainRow:
+    """One line of the table of domains.
+
+    ``finding`` is "off" (above the tolerance beyond doubt), "fine" (below it beyond doubt) or "unsure".
+    """
+
+    name: str
+    rows: float
+    observed: float
+    predicted: float
+    error: Estimate
+    success: Estimate | None
+    loss: Estimate
+    finding: str
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One bin of a reliability diagram."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    rows: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One domain's points in a reliability diagram."""
+
+    name: str
+    error: float
+    points: tuple[CurvePoint, ...]
+    shown: bool
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """A reliability diagram: all rows, the domains (the worst first), the range of both axes, domains left out."""
+
+    overall: Curve
+    curves: tuple[Curve, ...]
+    low: float
+    high: float
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Share of a domain's rows in each bin of the score; ``top`` is the largest of them or of all rows'."""
+
+    name: str
+    shares: tuple[float, ...]
+    top: float
+    quartiles: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Score histograms on common edges; rows beyond the outermost edges are in the outermost bins."""
+
+    edges: tuple[float, ...]
+    overall: Histogram
+    by_domain: tuple[Histogram, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How much more often the outcome happens in a domain than at the same score elsewhere."""
+
+    name: str
+    shift: Estimate
+
+
+@dataclass(frozen=True)
+class Invariance:
+    """The test that a score means the same in every domain; ``by_domain`` has the largest shifts, highest first."""
+
+    rejected: bool
+    p_value: float
+    shift: float
+    comparable: float
+    sentences: tuple[str, ...]
+    by_domain: tuple[Shift, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A domain's loss and calibration error under a method that has not seen the domain."""
+
+    name: str
+    loss: float
+    change: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One way of recalibrating, judged on domains left out of its fit.
+
+    Attributes
+    ----------
+    method, meaning
+        Name, and what it does in a few words.
+    mean_loss, worst_loss, worst_loss_in
+        Average over left-out domains, the worst, and which that is.
+    change
+        Average change of the loss against the model as it is, with a confidence interval over domains; None for the
+        model as it is.
+    better_in
+        Number of domains in which the loss is lower than the model's as it is.
+    mean_error, worst_error, worst_error_in
+        The same for the calibration error.
+    by_domain
+        The values behind these.
+    """
+
+    method: str
+    meaning: str
+    mean_loss: float
+    worst_loss: float
+    worst_loss_in: str
+    change: Estimate | None
+    better_in: int
+    mean_error: float
+    worst_error: float
+    worst_error_in: str
+    by_domain: tuple[HeldOut, ...]
+
+
+@dataclass(frozen=True)
+class RepairStudy:
+    """What recalibration would do in a domain nobody has seen; the first entry is the model as it is."""
+
+    repairs: tuple[Repair, ...]
+    recommended: str
+    helps: str  # "yes", "no" or "perhaps"
+    notes: tuple[str, ...]
+
+    def of(self, method: str) -> Repair:
+        """Return the entry with that name."""
+        return next(one for one in self.repairs if one.method == method)
+
+
+@dataclass(frozen=True)
+class RankedModel:
+    """One line of the ranking of models; ``place`` is None for a model that was excluded."""
+
+    place: int | None
+    name: str
+    criterion: float
+    accuracy: float
+    excluded: str | None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The models in order, and the choice in words."""
+
+    verdict: str
+    criterion: str
+    min_accuracy: float | None
+    models: tuple[RankedModel, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything the page shows; `render` only draws it.
+
+    Attributes
+    ----------
+    title
+        Of the page.
+    mood
+        "off" (something is miscalibrated), "fine" or "unsure": the colour of the headline.
+    headline, verdict
+        The answer in a few words, and in one or two sentences.
+    explanations
+        What the calibration error means, in plain sentences.
+    key_figures, advice
+        Numbers in large type, and what to do about them.
+    words
+        What things are called.
+    task
+        "binary", "multiclass" or "regression".
+    ci, tolerance
+        Of the audit.
+    overall, domains
+        The table of domains, the worst first.
+    most_drawn
+        Domains that charts show at most: the first so many.
+    diagram, histograms, invariance, repair, ranking
+        Sections; None where one does not apply.
+    notes
+        Remarks of the caller.
+    reproduction
+        Pairs of a label and a value.
+    command
+        What makes this page again.
+    """
+
+    title: str
+    mood: str
+    headline: str
+    verdict: str
+    explanations: tuple[str, ...]
+    key_figures: tuple[KeyFigure, ...]
+    advice: tuple[Advice, ...]
+    words: Words
+    task: str
+    ci: float
+    tolerance: float
+    overall: DomainRow
+    domains: tuple[DomainRow, ...]
+    most_drawn: int
+    diagram: Diagram | None
+    histograms: Histograms
+    invariance: Invariance | None
+    repair: RepairStudy | None
+    ranking: Ranking | None
+    notes: tuple[str, ...]
+    reproduction: tuple[tuple[str, str], ...]
+    command: str

@@ -1,0 +1,128 @@
+"""From a `Report` to one HTML page that opens offline; it draws and computes nothing."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from clovecal._files import check_writable, replacing
+from clovecal._validation import InputError
+from clovecal.report import _words
+from clovecal.report._content import Report
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(report: Report) -> str:
+    """Draw the page.
+
+    Parameters
+    ----------
+    report
+        From `summarize`.
+
+    Returns
+    -------
+    str
+        HTML with styles, scripts and data inside; it loads nothing.
+
+    Notes
+    -----
+    Needs the ``report`` extra. The page forbids itself the network (a content security policy), so that a chart library
+    that would want to load something could not. Same report, same page: nothing in it depends on the time.
+    """
+    try:
+        import jinja2
+        import vl_convert
+
+        from clovecal.report import _charts
+    except ImportError as error:
+        raise InputError(
+            f"a report needs the package {error.name}; install it with pip install 'clovecal[report]'."
+        ) from None
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(
+        number=_words.number,
+        interval=_words.interval,
+        count=_count,
+        edge=_edge,
+        path=_outline,
+        finding=_words.FINDINGS.__getitem__,
+    )
+    return environment.get_template("report.html").render(
+        report=report,
+        words=report.words,
+        share=lambda value: _words.share(value, report.words),
+        charts=_specifications(report),
+        styles=[_charts.style(position) for position in range(report.most_drawn)],
+        finding_colours=_charts.FINDING_COLOURS,
+        css=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
+        vega=_vega(_charts.SCHEMA_VERSION, vl_convert),
+    )
+
+
+def write_report(report: Report, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write the page to a file, whole or not at all.
+
+    Parameters
+    ----------
+    report
+        From `summarize`.
+    path
+        Where to write.
+    overwrite
+        Whether an existing file may be replaced.
+    """
+    path = check_writable(path, overwrite=overwrite)
+    page = render(report)
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _specifications(report: Report) -> dict[str, Any]:
+    from clovecal.report import _charts
+
+    charts = {"errors": _charts.error_chart(report)}
+    if report.diagram is not None:
+        charts["reliability"] = _charts.reliability_chart(report.diagram, report)
+    if report.invariance is not None:
+        charts["shifts"] = _charts.shift_chart(report)
+    if report.repair is not None:
+        charts["changes"] = _charts.repair_chart(report, "change")
+        charts["held-out-errors"] = _charts.repair_chart(report, "error")
+    return charts
+
+
+@cache
+def _vega(schema_version: str, vl_convert: Any) -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script, of the version that altair writes for."""
+    wanted = ".".join(schema_version.removeprefix("v").split(".")[:2])
+    known = vl_convert.get_vegalite_versions()
+    script: str = vl_convert.javascript_bundle(vl_version=wanted if wanted in known else None)
+    return script.replace("</script", "<\\/script")
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
+def _edge(value: float, percent: bool) -> str:
+    return f"{100 * value:.3g}%" if percent else f"{value:.4g}"
+
+
+def _outline(shares: tuple[float, ...], top: float, height: float = 40.0) -> str:
+    """Return the path of a histogram, one unit wide per bin."""
+    steps = [f"M0 {height:g}"]
+    for position, one in enumerate(shares):
+        level = height * (1 - one / top)
+        steps.append(f"L{position} {level:.1f}L{position + 1} {level:.1f}")
+    return "".join([*steps, f"L{len(shares)} {height:g}"])

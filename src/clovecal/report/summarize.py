@@ -1,0 +1,234 @@
+"""From an audit and its rows to everything the page shows: all computing of the report is done here."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import clovecal
+from clovecal._validation import check_rng
+from clovecal.auditing import Audit
+from clovecal.domains import DomainResult, Name
+from clovecal.report import _drawn, _words
+from clovecal.report._columns import Columns
+from clovecal.report._content import DomainRow, Estimate, Invariance, KeyFigure, RankedModel, Ranking, Report, Words
+from clovecal.report._drawn import invariance_by_domain, reliability_diagram, score_histograms, worst_first
+from clovecal.report._repair import study
+from clovecal.selection import Selection
+
+
+def summarize(
+    audit: Audit,
+    *,
+    y: Any,
+    p: Any,
+    domains: Any,
+    sample_weight: Any = None,
+    selection: Selection | None = None,
+    title: str = "Calibration by domain",
+    source: str | None = None,
+    command: str | None = None,
+    notes: Sequence[str] = (),
+    rng: np.random.Generator | int | None = 0,
+) -> Report:
+    """Compute everything the page shows.
+
+    Parameters
+    ----------
+    audit
+        Of these rows.
+    y, p, domains, sample_weight
+        What was given to `audit`.
+    selection
+        A ranking of models to show beside it.
+    title
+        Of the page.
+    source
+        Name of the file that the rows came from.
+    command
+        What makes this page again; None: the call of `audit` in Python.
+    notes
+        Remarks to show, one paragraph each.
+    rng
+        Seed or Generator; used only where the repair study draws rows.
+
+    Returns
+    -------
+    Report
+        Plain values, for `render`.
+
+    Notes
+    -----
+    Rows are counted by their weight. The repair study leaves domains out of the fits (at most ten rounds), and judges
+    every domain on all its rows.
+
+    Examples
+    --------
+    >>> import numpy as np, clovecal as cc
+    >>> from clovecal.report import summarize
+    >>> draw = np.random.default_rng(0)
+    >>> p, country = draw.uniform(size=6000), np.repeat(["Norway", "Sweden", "UK"], 2000)
+    >>> y = draw.uniform(size=6000) < np.where(country == "Sweden", p**2, p)
+    >>> report = summarize(cc.audit(y, p, domains=country), y=y, p=p, domains=country)
+    >>> report.headline
+    'Miscalibrated overall, and in Sweden'
+    """
+    columns = Columns(audit, y, p, domains, sample_weight)
+    words = _words.WORDS[audit.task]
+    rows = _domain_rows(audit, columns)
+    overall = _overall_row(audit, columns)
+    invariance = invariance_by_domain(audit, columns, words)
+    repair = study(columns.table, [columns.names[name] for name in audit.rows], ci=audit.ci, rng=check_rng(rng))
+    limits = audit.calibration.overall_interval
+    mood, headline = _words.headline(
+        rows,
+        overall_off=limits is not None and limits[0] > audit.tolerance,
+        invariant=invariance is None or not invariance.rejected,
+    )
+    return Report(
+        title=title,
+        mood=mood,
+        headline=headline,
+        verdict=audit.verdict,
+        explanations=_words.explain_error(rows[0], words, audit.task, audit.tolerance),
+        key_figures=_key_figures(audit, overall, rows, invariance, words),
+        advice=_words.advise(rows, invariance, repair, words, audit.ci),
+        words=words,
+        task=audit.task,
+        ci=audit.ci,
+        tolerance=audit.tolerance,
+        overall=overall,
+        domains=rows,
+        most_drawn=_drawn.MOST_DRAWN,
+        diagram=reliability_diagram(audit, columns, rows),
+        histograms=score_histograms(columns, rows),
+        invariance=invariance,
+        repair=repair,
+        ranking=None if selection is None else _ranking(selection),
+        notes=tuple(notes),
+        reproduction=_reproduction(audit, columns, source),
+        command=command or _call(audit, columns),
+    )
+
+
+def _estimate(result: DomainResult, name: Name) -> Estimate:
+    return Estimate(result.by_domain[name], *_finite(result.intervals.get(name)))
+
+
+def _overall_estimate(result: DomainResult) -> Estimate:
+    return Estimate(result.overall, *_finite(result.overall_interval))
+
+
+def _finite(limits: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """One row gives an interval without end, which cannot be drawn."""
+    return (None, None) if limits is None or not np.isfinite(limits).all() else limits
+
+
+def _second_metrics(audit: Audit) -> tuple[DomainResult | None, DomainResult]:
+    loss = audit.metrics["mse" if audit.task == "regression" else "brier"]
+    return (audit.metrics["accuracy"] if audit.task == "binary" else None), loss
+
+
+def _domain_rows(audit: Audit, columns: Columns) -> tuple[DomainRow, ...]:
+    success, loss = _second_metrics(audit)
+    off = set(audit.miscalibrated)
+    limits = audit.calibration.simultaneous_intervals
+
+    def finding(name: Name) -> str:
+        if name in off:
+            return "off"
+        return "fine" if limits[name][1] <= audit.tolerance else "unsure"
+
+    return tuple(
+        DomainRow(
+            columns.names[name],
+            float(audit.rows[name]),
+            audit.observed[name],
+            audit.predicted[name],
+            _estimate(audit.calibration, name),
+            None if success is None else _estimate(success, name),
+            _estimate(loss, name),
+            finding(name),
+        )
+        for name in worst_first(audit)
+    )
+
+
+def _overall_row(audit: Audit, columns: Columns) -> DomainRow:
+    success, loss = _second_metrics(audit)
+    return DomainRow(
+        "all rows",
+        float(audit.n_rows),
+        float(np.average(columns.outcome, weights=columns.weight)),
+        float(np.average(columns.score, weights=columns.weight)),
+        _overall_estimate(audit.calibration),
+        None if success is None else _overall_estimate(success),
+        _overall_estimate(loss),
+        "",
+    )
+
+
+def _key_figures(
+    audit: Audit, overall: DomainRow, rows: Sequence[DomainRow], invariance: Invariance | None, words: Words
+) -> tuple[KeyFigure, ...]:
+    def with_interval(estimate: Estimate) -> str:
+        limits = _words.interval(estimate.low, estimate.high)
+        return f"{audit.ci:.0%} interval {limits}" if limits else "no interval"
+
+    figures = [
+        KeyFigure(f"{words.error}, all rows", _words.number(overall.error.value), with_interval(overall.error)),
+    ]
+    if len(rows) > 1:
+        worst = rows[0]
+        figures.append(
+            KeyFigure(
+                f"{words.error}, worst domain",
+                _words.number(worst.error.value),
+                f"{worst.name}; {_words.interval(worst.error.low, worst.error.high)}",
+            )
+        )
+        off = sum(one.finding == "off" for one in rows)
+        figures.append(KeyFigure("Miscalibrated", f"{off} of {len(rows)}", "domains, beyond doubt"))
+    if invariance is not None:
+        figures.append(
+            KeyFigure(
+                "A score means the same everywhere?",
+                "No" if invariance.rejected else "Not refuted",
+                f"p = {invariance.p_value:.3g}; typically {_words.difference(invariance.shift, words)} apart",
+            )
+        )
+    if overall.success is not None:
+        figures.append(KeyFigure("Accuracy", f"{overall.success.value:.1%}", "all rows"))
+    figures.append(KeyFigure("Rows", f"{overall.rows:,.0f}", f"in {len(rows)} domain{'s' if len(rows) > 1 else ''}"))
+    return tuple(figures)
+
+
+def _ranking(selection: Selection) -> Ranking:
+    models = tuple(
+        RankedModel(None if one.excluded else place, one.name, one.criterion, one.accuracy, one.excluded)
+        for place, one in enumerate(selection.table, start=1)
+    )
+    return Ranking(selection.verdict, selection.criterion, selection.min_accuracy, models)
+
+
+def _reproduction(audit: Audit, columns: Columns, source: str | None) -> tuple[tuple[str, str], ...]:
+    entries: Mapping[str, str] = {
+        "File": source or "",
+        "Rows": f"{audit.n_rows:,.0f}"
+        + (f" (given as {columns.domains.n_rows:,} weighted rows)" if columns.weighted else ""),
+        "Domains": f"{len(audit.rows):,}",
+        "Rows in no domain": f"{audit.rows_in_no_domain:,.0f}" if audit.rows_in_no_domain else "",
+        "Task": {"binary": "two classes", "multiclass": "several classes", "regression": "regression"}[audit.task],
+        "Settings": f"{columns.bins} bins, {audit.ci:.0%} intervals, tolerance {audit.tolerance:g}",
+        "Software": f"clovecal {clovecal.__version__}, Python {platform.python_version()}, numpy {np.__version__}",
+    }
+    return tuple((label, value) for label, value in entries.items() if value)
+
+
+def _call(audit: Audit, columns: Columns) -> str:
+    weights = ", sample_weight=sample_weight" if columns.weighted else ""
+    settings = f"bins={columns.bins}, ci={audit.ci:g}, tolerance={audit.tolerance:g}"
+    return f'clovecal.audit(y, p, domains=domains, task="{audit.task}"{weights}, {settings})'

@@ -1,0 +1,104 @@
+"""Columns of a file as arrays: numbers, labels and domain names, with what is missing or wrong told by data row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clovecal._validation import AnyArray, FloatArray, InputError
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_MISSING = ("", "na", "n/a", "nan", "null")  # labels that stand for no label
+
+
+def whole_numbers(names: list[Any]) -> list[Any]:
+    """Return domain names that are all written like whole numbers as such, so that 9 comes before 10."""
+    if all(isinstance(name, str) and _WHOLE.fullmatch(name) for name in names):
+        return [int(name) for name in names]
+    return names
+
+
+def reject_absent_label(y: FloatArray, name: str, positive: str | None) -> None:
+    """Raise if the label that is to count as 1 never occurs, which is a slip in writing it."""
+    if positive is not None and not y.any():
+        raise InputError(f"column {name!r} never has the label {positive!r}; check how it is written.")
+
+
+def text_label_error(name: str, found: Sequence[Any]) -> InputError:
+    """Return the error that labels are text and nothing says which of them counts as 1."""
+    shown = sorted({str(value) for value in found})[:4]
+    return InputError(
+        f"column {name!r} holds text ({', '.join(map(repr, shown))}); say which label counts as 1, for instance "
+        f"--positive {shown[-1]} (positive={shown[-1]!r} in Python)."
+    )
+
+
+def labels_of(array: Any, name: str, positive: str | None, first: int) -> FloatArray:
+    """Return a column of labels as numbers: 1 for the positive label where one is named."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    is_text = _is_text(array.type)
+    if is_text:
+        array = pc.cast(array, pa.string())
+        missing = pc.is_in(pc.utf8_lower(array), pa.array(_MISSING, pa.string()))
+        array = pc.if_else(missing, pa.scalar(None, pa.string()), array)
+    _reject_missing(array, name, first)
+    if positive is not None:
+        return np.asarray(pc.equal(pc.cast(array, pa.string()), positive).to_numpy(zero_copy_only=False), np.float64)
+    if is_text:
+        try:  # a text format's numbers, or true and false
+            kind = pa.bool_() if array[0].as_py().lower() in ("true", "false") else pa.float64()
+            array = pc.cast(pc.utf8_trim_whitespace(array), kind)
+        except pa.ArrowInvalid:
+            raise text_label_error(name, pc.unique(array).to_pylist()) from None
+    return numbers_of(array, name, first)
+
+
+def numbers_of(array: Any, name: str, first: int) -> FloatArray:
+    """Return a column of numbers, or raise with its name and the first data row that is missing or infinite."""
+    import pyarrow as pa
+
+    _reject_missing(array, name, first)
+    kind = array.type
+    if not (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    ):
+        value = array[0].as_py() if len(array) else None
+        raise InputError(f"column {name!r} holds {kind} values such as {value!r}; it must hold numbers.")
+    numbers = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        row = int(np.argmin(np.isfinite(numbers)))
+        raise InputError(f"column {name!r} is {numbers[row]} at data row {first + row + 1}; drop or repair such rows.")
+    return numbers
+
+
+def names_of(array: Any, name: str, first: int) -> tuple[list[Any], AnyArray]:
+    """Return a column's distinct values and each row's position among them."""
+    import pyarrow as pa
+
+    _reject_missing(array, name, first)
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _reject_missing(array: Any, name: str, first: int) -> None:
+    import pyarrow.compute as pc
+
+    if array.null_count:
+        row = pc.index(pc.is_null(array), True).as_py()
+        raise InputError(f"column {name!r} is empty at data row {first + row + 1}; fill it in or drop such rows.")

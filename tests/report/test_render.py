@@ -1,0 +1,203 @@
+"""The page as text: self-contained, escaped, well-formed, and drawn without computing."""
+
+import ast
+import inspect
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import clovecal as cc
+from clovecal.report import render, write_report
+
+for package in ("jinja2", "altair", "vl_convert"):
+    pytest.importorskip(package, reason=f"needs {package}: pip install 'clovecal[report]'")
+
+HOSTILE = "</script><b>bold</b>{{ 7 * 7 }}<img src=x onerror=alert(1)> & \"'"
+
+
+class _Page(HTMLParser):
+    """Collect tags, ids and visible text, and insist that tags nest."""
+
+    VOID = frozenset({"meta", "link", "br", "input", "img", "path", "line", "circle"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: list[str] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if "script" not in self._open and "style" not in self._open:
+            self.text.append(data)
+
+    def cells_of(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def page(table_of, report_of):
+    return render(report_of(table_of(3), title="Late <flights> & more", notes=["A note & a half."]))
+
+
+def test_the_page_is_well_formed_with_unique_ids_and_working_links(page):
+    parsed = _Page(page)
+    assert len(parsed.ids) == len(set(parsed.ids))
+    for link in parsed.cells_of("a"):
+        assert link["href"].removeprefix("#") in parsed.ids
+    for _, attributes in parsed.tags:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert attributes.get(name) is None or attributes[name] in parsed.ids
+
+
+def test_the_page_loads_nothing(page):
+    for tag, attributes in _Page(page).tags:
+        for name in ("src", "href"):
+            value = attributes.get(name) or "#"
+            assert value.startswith(("#", "data:")), (tag, value)
+        assert tag not in ("iframe", "object", "embed")
+    assert "default-src 'none'" in page
+    assert "unsafe-eval" not in page
+    assert "@import" not in page
+
+
+def test_the_page_is_about_a_megabyte_and_always_the_same(page, table_of, report_of):
+    assert 500_000 < len(page.encode()) < 1_500_000
+    assert render(report_of(table_of(3), title="Late <flights> & more", notes=["A note & a half."])) == page
+
+
+def test_the_verdict_comes_first_and_every_section_is_there(page):
+    text = " ".join(_Page(page).text)
+    sections = [
+        "Miscalibrated overall, and in domain 1",
+        "What to do",
+        "Every domain",
+        "Do predictions come true?",
+        "Expected calibration error by domain",
+        "Does a score mean the same in every domain?",
+        "What recalibration would do in a new domain",
+        "Where the scores lie",
+        "How to reproduce this page",
+    ]
+    places = [text.rindex(section) for section in sections[1:]]
+    assert text.index(sections[0]) < places[0]
+    assert places == sorted(places)
+    assert "Late <flights> & more" in text
+    assert "A note & a half." in text
+    assert f"clovecal {cc.__version__}" in text
+
+
+def test_sorting_and_toggling_have_labels(page):
+    parsed = _Page(page)
+    sorted_by = [one for one in parsed.cells_of("th") if "aria-sort" in one]
+    assert [one["aria-sort"] for one in sorted_by] == ["descending"]
+    charts = [one for one in parsed.cells_of("div") if one.get("class") == "chart"]
+    assert len(charts) == 5
+    assert all(one["role"] == "img" and one["aria-label"] for one in charts)
+    boxes = [one for one in parsed.cells_of("input") if one.get("value")]
+    assert [one["value"] for one in boxes] == ["all", "d0", "d1", "d2"]
+    assert len(parsed.cells_of("label")) == len(boxes) + 1
+
+
+def test_hostile_names_and_titles_stay_text(table_of, report_of):
+    table = table_of(3)
+    table["domains"] = np.where(table["domains"] == "domain 1", HOSTILE, table["domains"])
+    selection = cc.select({HOSTILE: table["p"]}, table["y"], domains=table["domains"])
+    page = render(
+        report_of(table, title=HOSTILE, source=HOSTILE, command=HOSTILE, notes=[HOSTILE], selection=selection)
+    )
+    parsed = _Page(page)
+    assert {"b", "img"}.isdisjoint(tag for tag, _ in parsed.tags)
+    assert not any(name.startswith("on") for _, attributes in parsed.tags for name in attributes)
+    assert len(parsed.cells_of("script")) == 3
+    assert HOSTILE in parsed.text
+    charts = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.S)[1])
+    assert charts["errors"]["datasets"]["domains"][0]["name"] == HOSTILE
+
+
+def test_sections_that_do_not_apply_are_left_out(table_of, report_of):
+    alone = _Page(render(report_of(table_of(1))))
+    assert {"invariance", "repair", "models"}.isdisjoint(alone.ids)
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=300)
+    regression = {"y": f + rng.normal(size=300), "p": f, "domains": rng.integers(0, 3, 300)}
+    parsed = _Page(render(report_of(regression)))
+    assert "reliability" not in parsed.ids
+    assert {"repair", "invariance", "errors", "scores"} <= set(parsed.ids)
+
+
+def test_several_classes_and_a_ranking_are_drawn(report_of, table_of):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 600)
+    y = (p.cumsum(axis=1) < rng.uniform(size=(600, 1))).sum(axis=1)
+    text = " ".join(_Page(render(report_of({"y": y, "p": p, "domains": rng.choice(list("AB"), 600)}))).text)
+    assert "confidence in the top label" in text
+    table = table_of(3)
+    selection = cc.select({"first": table["p"], "second": table["p"] ** 2}, table["y"], domains=table["domains"])
+    assert "models" in _Page(render(report_of(table, selection=selection))).ids
+
+
+def test_render_cannot_compute_because_it_imports_nothing_to_compute_with():
+    import clovecal.report._charts
+    import clovecal.report.render
+
+    allowed = ("clovecal._validation", "clovecal.report")
+    for module in (clovecal.report.render, clovecal.report._charts):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            assert not any(name.startswith(("numpy", "scipy")) for name in names)
+            assert all(name.startswith(allowed) for name in names if name.startswith("clovecal"))
+
+
+def test_writing_refuses_to_replace_a_file_unless_told_to(tmp_path, table_of, report_of):
+    report, path = report_of(table_of(2, 50)), tmp_path / "report.html"
+    write_report(report, path)
+    first = path.read_text(encoding="utf-8")
+    assert first == render(report)
+    with pytest.raises(cc.InputError, match=r"exists; pass overwrite=True to replace it"):
+        write_report(report, path)
+    path.write_text("old", encoding="utf-8")
+    write_report(report, str(path), overwrite=True)
+    assert path.read_text(encoding="utf-8") == first
+    assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, table_of, report_of, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old", encoding="utf-8")
+    monkeypatch.setitem(write_report.__globals__, "render", lambda report: "\ud800")  # cannot be encoded
+    with pytest.raises(UnicodeEncodeError):
+        write_report(report_of(table_of(2, 50)), path, overwrite=True)
+    assert path.read_text(encoding="utf-8") == "old"
+    assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_missing_folder_is_named(tmp_path, table_of, report_of):
+    with pytest.raises(cc.InputError, match=r"is in a folder that does not exist; create"):
+        write_report(report_of(table_of(2, 50)), tmp_path / "nowhere" / "report.html")
+
+
+def test_a_missing_package_is_named_with_the_line_that_installs_it(table_of, report_of, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(cc.InputError, match=r"a report needs the package jinja2; install it with pip install 'clove"):
+        render(report_of(table_of(2, 50)))
