@@ -36,10 +36,11 @@ def command(
     fitted = load_calibrator(calibrator)
     table = open_table(file, format=format)
     if sys.stderr.isatty():
+        from rich.console import Console
         from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
         columns = (TextColumn("Calibrating {task.completed:,.0f} rows"), TimeElapsedColumn())
-        with Progress(*columns, transient=True) as shown:
+        with Progress(*columns, transient=True, console=Console(stderr=True)) as shown:
             task = shown.add_task("", total=None)
             rows = apply_to_file(
                 fitted,

@@ -112,11 +112,11 @@ def _parsed(array: Any, name: str, first: int) -> Any:
     if not pa.types.is_string(array.type):
         return array
     text = pc.utf8_trim_whitespace(array)
-    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     try:
         return pc.cast(text, pa.float64())
     except pa.ArrowInvalid:
-        row, bad = next((row, one) for row, one in enumerate(text.to_pylist()) if one and not _NUMBER.fullmatch(one))
+        cells = enumerate(text.to_pylist())
+        row, bad = next((row, one) for row, one in cells if one is not None and not _NUMBER.fullmatch(one))
         raise InputError(f"column {name!r} has {bad!r} at data row {first + row + 1}; it must hold numbers.") from None
 
 

@@ -255,17 +255,17 @@ def _read_csv(
         parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pc.ConvertOptions(**convert),
     ) as reader:
-        for batch in reader:  # an empty cell is kept to be copied, but has no value to be read
-            yield _with_nulls(batch, [name for name in batch.schema.names if columns or name not in as_text])
+        for batch in reader:
+            yield _with_nulls(batch)
 
 
-def _with_nulls(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return these columns with null for an empty text."""
+def _with_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with null for an empty text, which is what an empty cell is."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     for number, field in enumerate(batch.schema):
-        if field.name in names and pa.types.is_string(field.type):
+        if pa.types.is_string(field.type):
             filled = pc.if_else(pc.equal(batch.column(number), ""), pa.scalar(None, field.type), batch.column(number))
             batch = batch.set_column(number, field, filled)
     return batch

@@ -1,0 +1,67 @@
+"""What the benchmarks share: interleaved CPU times, child processes, and the record of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def interleaved_minima(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return each contender's least CPU seconds over rounds in which they take turns.
+
+    CPU time of one thread equals elapsed time on an idle machine, and is not inflated by other processes on a busy one.
+    """
+    least = dict.fromkeys(contenders, float("inf"))
+    for _ in range(rounds):
+        for name, call in contenders.items():
+            begin = time.process_time()
+            call()
+            least[name] = min(least[name], time.process_time() - begin)
+    return least
+
+
+@dataclass(frozen=True)
+class Child:
+    """What a child process used: CPU seconds and peak resident bytes."""
+
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def run_child(code: str) -> Child:
+    """Run Python code in a fresh interpreter."""
+    process = subprocess.Popen([sys.executable, "-c", code])
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"a child process ended with status {process.returncode}: {code}")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Child(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit)
+
+
+def environment(packages: tuple[str, ...]) -> dict[str, Any]:
+    """Return versions and the machine's kind, for a record."""
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "machine": {
+            "platform": f"{platform.system()} {platform.machine()}",
+            "cpus": os.cpu_count(),
+            "load_at_start": round(os.getloadavg()[0], 1),
+        },
+    }
+
+
+def append_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Append one JSON line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")

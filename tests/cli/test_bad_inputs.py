@@ -1,0 +1,478 @@
+"""A wrong input is one clear sentence and exit code 2: no traceback, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import clovecal as cc
+
+GOOD = "y,p,domain\n0,0.2,a\n1,0.9,a\n1,0.6,b\n0,0.4,b\n"
+
+
+def with_cell(old, new):
+    assert GOOD.count(old) == 1
+    return GOOD.replace(old, new)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Work in a folder with a good table, a calibrator and whatever else cases need."""
+    monkeypatch.chdir(tmp_path)
+    Path("good.csv").write_text(GOOD)
+    cc.NaiveIsotonic().fit([0.2, 0.9, 0.6, 0.4], [0, 1, 1, 0]).save("cal.json")
+    rng = np.random.default_rng(0)
+    cc.NaiveIsotonic().fit(rng.dirichlet([1, 1, 1], 30), np.arange(30) % 3).save("classes.json")
+    pl.read_csv("good.csv").write_parquet("good.parquet")
+    return tmp_path
+
+
+def snapshot(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# Files to write first (name: content), the command line, and what the sentence must say.
+CASES = {
+    # the file
+    "no such file": ({}, "audit no.csv", r"file 'no\.csv' does not exist; check the name"),
+    "folder as file": (
+        {"runs/a.csv": GOOD},
+        "audit runs",
+        r"'runs' is a folder; name a file, or a glob such as 'runs/\*\.parquet'",
+    ),
+    "glob without match": ({}, "audit runs/*.csv", r"no file matches 'runs/\*\.csv'; check the pattern"),
+    "empty file": ({"t.csv": ""}, "audit t.csv", r"file 't\.csv' is empty; give a table"),
+    "header only": ({"t.csv": "y,p,domain\n"}, "audit t.csv", r"'t\.csv' has a header but no rows"),
+    "header only in parquet": ({"t.parquet": "no rows"}, "audit t.parquet", r"'t\.parquet' has a header but no rows"),
+    "truncated parquet": (
+        {"t.parquet": "truncated"},
+        "audit t.parquet",
+        r"file 't\.parquet' cannot be read as parquet \(",
+    ),
+    "random bytes as parquet": (
+        {"t.parquet": b"\x01\x02\xff" * 99},
+        "audit t.parquet",
+        r"file 't\.parquet' cannot be read as parquet \(",
+    ),
+    "parquet called csv": (
+        {"t.csv": "parquet"},
+        "audit t.csv",
+        r"no column looks like the label|cannot be read as csv",
+    ),
+    "unknown format": (
+        {"t.xlsx": b"PK"},
+        "audit t.xlsx",
+        r"file 't\.xlsx' has no ending that tells its format; name one with --format",
+    ),
+    "ragged row": (
+        {"t.csv": GOOD + "1,0.5\n"},
+        "audit t.csv",
+        r"file 't\.csv' cannot be read as csv \(.*Expected 3 columns, got 2",
+    ),
+    "broken json line": (
+        {"t.ndjson": '{"y":0,"p":0.1,"domain":"a"}\n{"y":\n'},
+        "audit t.ndjson",
+        r"file 't\.ndjson' cannot be read as ndjson \(",
+    ),
+    "latin-1": (
+        {"t.csv": GOOD.replace("b\n", "Zürich\n").encode("latin-1")},
+        "audit t.csv",
+        r"column 'domain' of file 't\.csv' has text that is not UTF-8 at line 4",
+    ),
+    "other columns in a glob": (
+        {"r1.csv": GOOD, "r2.csv": "a,b\n1,2\n"},
+        "audit r?.csv",
+        r"file 'r2\.csv' has other columns than 'r1\.csv'",
+    ),
+    # the columns
+    "missing column": (
+        {},
+        "audit good.csv --label outcome",
+        r"column 'outcome' is not in the table; it has 'y', 'p', 'domain'",
+    ),
+    "nothing to guess": (
+        {"t.csv": "a,b\n1,2\n"},
+        "audit t.csv",
+        r"no column looks like the label; name it with --label \(the table has 'a', 'b'\)",
+    ),
+    "duplicate column": (
+        {"t.csv": "y,p,p,domain\n1,0.5,0.5,a\n"},
+        "audit t.csv",
+        r"column 'p' appears more than once; rename one",
+    ),
+    "one column twice": ({}, "audit good.csv --label p --score p", r"column 'p' is named twice"),
+    # the values
+    "text in the score": (
+        {"t.csv": with_cell("0.6", "high")},
+        "audit t.csv",
+        r"column 'p' of file 't\.csv' has 'high' at line 4; it must hold numbers",
+    ),
+    "missing score": (
+        {"t.csv": with_cell("0.6", "")},
+        "audit t.csv",
+        r"column 'p' is empty at data row 3; fill it in or drop",
+    ),
+    "NaN in parquet": ({"t.parquet": "nan"}, "audit t.parquet", r"column 'p' is nan at data row 3; drop or repair"),
+    "infinite score": ({"t.csv": with_cell("0.6", "-inf")}, "audit t.csv", r"column 'p' is -inf at data row 3"),
+    "dates for scores": (
+        {"t.parquet": "dates"},
+        "audit t.parquet",
+        r"column 'p' holds date32\[day\] values such as .*; it must hold numbers",
+    ),
+    "percent": (
+        {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
+        "audit t.csv --task binary",
+        r"column 'p' is 20 at data row 1, outside \[0, 1\]; divide percentages by 100",
+    ),
+    "logits": (
+        {"t.csv": "y,p,domain\n0,-2.5,a\n1,3,b\n"},
+        "audit t.csv --task binary",
+        r"column 'p' is -2\.5 at data row 1, outside \[0, 1\]; apply a sigmoid",
+    ),
+    "percent, guessing": (
+        {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
+        "audit t.csv",
+        r"column 'p' is 20 at data row 1, .*divide percentages by 100",
+    ),
+    "yes and no": (
+        {"t.csv": "y,p,domain\nno,0.2,a\nyes,0.9,b\n"},
+        "audit t.csv",
+        r"column 'y' holds text \('no', 'yes'\); .*--positive yes",
+    ),
+    "a positive label that is not there": (
+        {"t.csv": "y,p,domain\nno,0.2,a\nyes,0.9,b\n"},
+        "audit t.csv --positive Yes",
+        r"column 'y' never has the label 'Yes'",
+    ),
+    "three labels for one score": (
+        {"t.csv": with_cell("1,0.6", "2,0.6")},
+        "audit t.csv",
+        r"column 'y' is 2 at data row 3; code the labels as 0 and 1",
+    ),
+    "missing label": ({"t.csv": with_cell("1,0.6", ",0.6")}, "audit t.csv", r"column 'y' is empty at data row 3"),
+    "missing domain": (
+        {"t.csv": with_cell("0.6,b", "0.6,")},
+        "audit t.csv",
+        r"column 'domain' is empty at data row 3; fill it in or drop",
+    ),
+    "negative weight": (
+        {"t.csv": "y,p,domain,w\n0,0.2,a,1\n1,0.9,b,-1\n"},
+        "audit t.csv --weight w",
+        r"column 'w' is negative at data row 2 \(-1",
+    ),
+    "weights of zero": (
+        {"t.csv": "y,p,domain,w\n0,0.2,a,0\n1,0.9,b,0\n"},
+        "audit t.csv --weight w",
+        r"column 'w' is zero in every row",
+    ),
+    "classes that do not sum to 1": (
+        {"t.csv": "y,p_0,p_1,domain\n0,0.9,0.9,a\n1,0.5,0.5,b\n"},
+        "audit t.csv",
+        r"column 'p_0', 'p_1' at data row 1 sums to 1\.8",
+    ),
+    "a domain column of 2": (
+        {"t.csv": "y,p,group_a,group_b\n0,0.9,2,0\n1,0.5,0,1\n"},
+        "audit t.csv",
+        r"domains? .*0 and 1",
+    ),
+    # the options
+    "confidence in percent": (
+        {},
+        "audit good.csv --ci 95",
+        r"ci is 95\.0; pass a number between 0 and 1 \(write 0\.95 for 95%\)",
+    ),
+    "no bins": ({}, "audit good.csv --bins 0", r"bins is 0; pass a whole number of at least 1"),
+    "negative tolerance": ({}, "audit good.csv --tolerance -1", r"tolerance is -1\.0; pass 0 or"),
+    "shrinkage of 2": ({}, "calibrate good.csv -o new.json --method robust --shrinkage 2", r"shrinkage is 2"),
+    # the output
+    "existing output": ({}, "calibrate good.csv -o cal.json", r"path 'cal\.json' exists; add --force to replace it"),
+    "existing output of apply": (
+        {"o.csv": "mine"},
+        "apply cal.json good.csv -o o.csv",
+        r"path 'o\.csv' exists; add --force to replace it",
+    ),
+    "existing page": (
+        {"page.html": "mine"},
+        "audit good.csv --report page.html",
+        r"path 'page\.html' exists; add --force to replace it",
+    ),
+    "no folder for the output": (
+        {},
+        "calibrate good.csv -o no/cal.json",
+        r"path 'no/cal\.json' is in a folder that does not exist; create 'no' first",
+    ),
+    "a file for a folder": ({}, "apply cal.json good.csv -o good.csv/out.csv", r"is in a folder that does not exist"),
+    "unknown format of the output": (
+        {},
+        "apply cal.json good.csv -o out.xlsx",
+        r"output 'out\.xlsx' has no ending that tells its format; use one of \.csv",
+    ),
+    # the calibrator
+    "no calibrator": ({}, "apply no.json good.csv -o out.csv", r"path 'no\.json' does not exist"),
+    "corrupt calibrator": (
+        {"bad.json": '{"format": "clove'},
+        "apply bad.json good.csv -o out.csv",
+        r"path 'bad\.json' is not readable as JSON",
+    ),
+    "another json": (
+        {"bad.json": '{"a": 1}'},
+        "compare bad.json good.csv",
+        r"path 'bad\.json' is not a usable calibrator: its format is not",
+    ),
+    "newer calibrator": (
+        {"bad.json": "newer"},
+        "apply bad.json good.csv -o out.csv",
+        r"it has version 2 .*upgrade clovecal",
+    ),
+    "calibrator of classes": (
+        {},
+        "apply classes.json good.csv -o out.csv",
+        r"the calibrator was fitted on scores in 3 column\(s\) but 1 would be read \('p'\)",
+    ),
+    "calibrator of classes, compared": (
+        {},
+        "compare classes.json good.csv",
+        r"has 1 columns? but the calibrator was fitted on 3",
+    ),
+    "no such score": (
+        {},
+        "apply cal.json good.csv -o out.csv --score risk",
+        r"column 'risk' is not in 'good\.csv', which has 'y', 'p', 'domain'",
+    ),
+    "column that is there": (
+        {},
+        "apply cal.json good.csv -o out.csv --column y",
+        r"column 'y' is in 'good\.csv' already; name the new column",
+    ),
+    "text in the score, applied": (
+        {"t.csv": with_cell("0.6", "high")},
+        "apply cal.json t.csv -o out.csv",
+        r"column 'p' has 'high' at data row 3; it must hold numbers",
+    ),
+    # the models
+    "one domain": (
+        {"t.csv": "y,p,domain\n0,0.2,a\n1,0.9,a\n"},
+        "select t.csv",
+        r"column 'domain' has only 'a'; this needs at least two domains",
+    ),
+    "one domain to be robust against": (
+        {"t.csv": "y,p,domain\n0,0.2,a\n1,0.9,a\n"},
+        "calibrate t.csv -o new.json --method auto",
+        r"column 'domain' has only 'a'",
+    ),
+    "models of other rows": (
+        {"a.csv": GOOD, "b.csv": GOOD + "1,0.5,a\n"},
+        "select a.csv b.csv",
+        r"model 'b' has 5 rows but 'a' has 4",
+    ),
+    "models of other labels": (
+        {"a.csv": GOOD, "b.csv": with_cell("1,0.6", "0,0.6")},
+        "select a.csv b.csv",
+        r"models 'a' and 'b' differ in the label of data row 3",
+    ),
+    "two models of one name": (
+        {"x/a.csv": GOOD, "y/a.csv": GOOD},
+        "select x/a.csv y/a.csv",
+        r"two files are named 'a'",
+    ),
+    "a model of logits": (
+        {"a.csv": GOOD, "b.csv": with_cell("0.6", "-6")},
+        "select a.csv b.csv",
+        r"candidate 'b': column 'p' is -6 at data row 3, outside \[0, 1\]",
+    ),
+    "floor in percent": (
+        {},
+        "select good.csv --min-accuracy 70",
+        r"min_accuracy is 70\.0; pass a number from 0 to 1 \(0\.7 for 70%\)",
+    ),
+    "one fold": ({}, "select good.csv --folds 1", r"folds is 1; pass a whole number of at least 2"),
+    "more folds than rows": ({}, "select good.csv --folds 9", r"folds is 9 but there are 4 rows"),
+    "no column of models": ({}, "select good.csv --model run", r"column 'run' is not in 'good\.csv'"),
+    "two long files": (
+        {"a.csv": GOOD},
+        "select good.csv a.csv --model y",
+        r"--model takes one long file, and 2 are given",
+    ),
+    # the data sets
+    "unknown data set": ({}, "data fetch cifar", r"data set 'cifar' is not known; choose one of flights, mnist"),
+    "data that is not here": (
+        {},
+        "data check mnist",
+        r"mnist lacks train-images.*; get it with: clovecal data fetch mnist",
+    ),
+}
+
+USAGE = {
+    "no command": ("", r"Usage: clovecal"),
+    "unknown command": ("audti good.csv", r"Error: No such command 'audti'"),
+    "unknown option": ("audit good.csv --binz 3", r"Error: No such option"),
+    "no file": ("audit", r"Error: Missing argument 'FILE'"),
+    "no output": ("calibrate good.csv", r"Error: Missing option '-o' / '--output'"),
+    "output is a folder": (
+        "calibrate good.csv -o .",
+        r"Error: Invalid value for '-o' / '--output': File '\.' is a directory",
+    ),
+    "unknown method": ("calibrate good.csv -o new.json --method magic", r"Error: Invalid value for '--method'"),
+    "text for a number": ("audit good.csv --bins many", r"Error: Invalid value for '--bins'"),
+    "unknown --format": ("audit good.csv --format xls", r"Error: Invalid value for '--format'"),
+}
+
+
+def prepare(files):
+    for name, content in files.items():
+        path = Path(name)
+        path.parent.mkdir(exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif content == "truncated":
+            path.write_bytes(Path("good.parquet").read_bytes()[:-30])
+        elif content == "parquet":
+            path.write_bytes(Path("good.parquet").read_bytes())
+        elif content == "no rows":
+            pl.read_parquet("good.parquet").head(0).write_parquet(path)
+        elif content == "nan":
+            pl.DataFrame({"y": [0, 1, 1], "p": [0.5, 0.5, float("nan")], "domain": ["a"] * 3}).write_parquet(path)
+        elif content == "dates":
+            pl.select(y=pl.lit(1), p=pl.date(2024, 1, 1), domain=pl.lit("a")).write_parquet(path)
+        elif content == "newer":
+            path.write_text(json.dumps({**json.loads(Path("cal.json").read_text()), "version": 2}))
+        else:
+            path.write_text(content, encoding="utf-8")
+
+
+def check_one_sentence(err, expected):
+    lines = [line for line in err.splitlines() if "(guessed)" not in line]  # what was guessed is told first
+    assert len(lines) == 1, err
+    assert lines[0].startswith("clovecal: ")
+    sentence = lines[0].removeprefix("clovecal: ")
+    assert re.search(expected, sentence), sentence
+    assert "Traceback" not in err
+    assert not re.search(r"[a-z)]\. [A-Z]", sentence), f"more than one sentence: {sentence}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_input_is_one_sentence(run, folder, monkeypatch, case):
+    files, line, expected = CASES[case]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.delenv("CLOVECAL_DATA", raising=False)
+    prepare(files)
+    before = snapshot(folder)
+    code, out, err = run(*line.split())
+    assert (code, out) == (2, "")
+    check_one_sentence(err, expected)
+    assert snapshot(folder) == before
+
+
+@pytest.mark.parametrize("case", USAGE)
+def test_a_slip_on_the_command_line_is_clicks_usage_error(run, folder, case):
+    line, expected = USAGE[case]
+    before = snapshot(folder)
+    code, out, err = run(*line.split())
+    assert (code, out) == (2, "")
+    assert re.search(expected, err)
+    assert "Traceback" not in err
+    assert snapshot(folder) == before
+
+
+def test_there_are_enough_cases():
+    assert len(CASES) + len(USAGE) >= 25
+
+
+WORKS = {
+    "mixed line ends": GOOD.replace("a\n", "a\r\n").encode(),
+    "byte order mark": b"\xef\xbb\xbf" + GOOD.encode(),
+    "no last line end": GOOD.removesuffix("\n").encode(),
+    "blanks": GOOD.replace(",", ", ").replace(", a", ",a").replace(", b", ",b").encode(),
+    "quotes": GOOD.replace("a\n", '"a"\n').encode(),
+}
+
+
+@pytest.mark.parametrize("case", WORKS)
+def test_what_looks_odd_but_is_clear_works(run, folder, case):
+    Path("t.csv").write_bytes(WORKS[case])
+    code, out, _ = run("audit", "t.csv", "--json")
+    assert code == 0
+    assert out == run("audit", "good.csv", "--json")[1]
+
+
+# ------------------------------------------------------------------------------------------- in a process of its own
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "clovecal", *map(str, arguments)]
+
+
+@pytest.mark.parametrize("case", ["no such file", "truncated parquet", "text in the score", "existing output"])
+def test_the_real_command_behaves_like_that(folder, case):
+    files, line, expected = CASES[case]
+    prepare(files)
+    before = snapshot(folder)
+    done = subprocess.run(command(*line.split()), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    check_one_sentence(done.stderr, expected)
+    assert snapshot(folder) == before
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(run, folder, monkeypatch):
+    import errno
+
+    import clovecal.tables._apply as applying
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = snapshot(folder)
+    monkeypatch.setattr(applying, "_text_writer", lambda *_: full)
+    code, out, err = run("apply", "cal.json", "good.csv", "-o", "out.csv")
+    assert (code, out, err) == (2, "", "clovecal: No space left on device; nothing was written.\n")
+    assert snapshot(folder) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_device_behind_the_output_is_told(folder):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("audit", "good.csv", "--json"), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    check_one_sentence(done.stderr, r"No space left on device")
+
+
+def test_a_reader_that_goes_away_is_no_error(folder):
+    line = f"{sys.executable} -m clovecal audit good.csv --json | head -c 10"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+def test_an_interrupt_in_the_middle_leaves_nothing(folder):
+    rows = 400_000
+    pl.DataFrame({"id": np.arange(rows), "p": np.random.default_rng(0).uniform(size=rows)}).write_csv("large.csv")
+    before = snapshot(folder)
+    process = subprocess.Popen(
+        command("apply", "cal.json", "large.csv", "-o", "out.ndjson"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline:
+        begun = [path for path in folder.iterdir() if path.name.startswith(".out.ndjson") and path.stat().st_size > 0]
+        if begun:
+            process.send_signal(signal.SIGINT)
+            break
+        time.sleep(0.002)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err.strip() == "clovecal: interrupted; nothing was written."
+    assert snapshot(folder) == before

@@ -1,0 +1,362 @@
+"""Each command prints a table for people or JSON for machines, and writes what the library would."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import clovecal as cc
+from clovecal import cli
+
+COMMANDS = ["audit", "calibrate", "apply", "compare", "select", "demo", "data"]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    p, country = rng.uniform(size=1500), np.array(["Norway", "Sweden", "Denmark"])[np.arange(1500) % 3]
+    y = (rng.uniform(size=1500) < np.where(country == "Sweden", p**2, p)).astype(int)
+    return pl.DataFrame({"id": [f"{i:05}" for i in range(1500)], "y": y, "p": p, "country": country})
+
+
+@pytest.fixture
+def file(rows, tmp_path):
+    rows.write_csv(tmp_path / "predictions.csv")
+    return tmp_path / "predictions.csv"
+
+
+def fitted(rows, calibrator=None):
+    calibrator = cc.NaiveIsotonic() if calibrator is None else calibrator
+    return calibrator.fit(rows["p"], rows["y"], domains=rows["country"])
+
+
+# ---------------------------------------------------------------------------------------------------------------- help
+
+
+def test_the_list_of_commands_is_complete_and_names_each(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+    assert list(cli._COMMANDS) == COMMANDS
+
+
+def test_help_needs_click_alone():
+    code = (
+        "import sys; from clovecal.cli import main; sys.argv = ['clovecal', '--help']; main();"
+        "print(' '.join(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stderr.split())
+    assert "click" in imported
+    assert not imported & {"numpy", "scipy", "sklearn", "pandas", "polars", "pyarrow", "rich", "matplotlib", "narwhals"}
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "data list", "data fetch", "data check"])
+def test_every_command_has_help_with_an_example(run, name):
+    for option in ("--help", "-h"):
+        code, out, err = run(*name.split(), option)
+        assert (code, err) == (0, "")
+        assert f"Usage: clovecal {name}" in out
+        assert f"\n  Example:\n      clovecal {name.partition(' ')[0]} " in out
+
+
+def test_the_one_line_help_is_the_start_of_the_commands_own():
+    for name, line in cli._COMMANDS.items():
+        own = cli.group.get_command(click.Context(cli.group), name).help
+        assert own.startswith(line.removesuffix(".")), name
+
+
+def test_the_version_is_told(run):
+    assert run("--version") == (0, f"clovecal, version {cc.__version__}\n", "")
+
+
+def test_a_slip_in_a_commands_name_is_told():
+    done = CliRunner().invoke(cli.group, ["audti"])
+    assert done.exit_code == 2
+    assert "No such command 'audti'" in done.output
+
+
+def test_the_module_is_the_command(file):
+    call = [sys.executable, "-m", "clovecal", "audit", str(file), "--json"]
+    done = subprocess.run(call, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["n_rows"] == 1500
+
+
+# --------------------------------------------------------------------------------------------------------------- audit
+
+
+def test_an_audit_prints_the_librarys_table_and_reports_its_guesses(run, file, rows):
+    code, out, err = run("audit", file)
+    assert code == 0
+    assert out.strip() == str(cc.audit(rows["y"], rows["p"], domains=rows["country"]))
+    assert err == f"{file}: label 'y' (guessed); score 'p' (guessed); domain 'country' (guessed).\n"
+
+
+def test_columns_that_are_named_are_not_reported(run, file):
+    assert run("audit", file, "--label", "y", "--score", "p", "--domain", "country")[2] == ""
+
+
+def test_an_audit_as_json_is_the_librarys(run, file, rows):
+    code, out, _ = run("audit", file, "--json", "--bins", "15", "--ci", "0.9", "--tolerance", "0.02")
+    assert code == 0
+    expected = cc.audit(rows["y"], rows["p"], domains=rows["country"], bins=15, ci=0.9, tolerance=0.02).to_dict()
+    found = json.loads(out)
+    assert found.pop("columns") == "label 'y' (guessed); score 'p' (guessed); domain 'country' (guessed)"
+    assert found == json.loads(json.dumps(expected))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "ndjson", "tsv"])
+def test_every_format_gives_the_same_json(run, rows, file, tmp_path, ending):
+    other = tmp_path / f"t.{ending}"
+    {
+        "parquet": rows.write_parquet,
+        "arrow": rows.write_ipc,
+        "ndjson": rows.write_ndjson,
+        "tsv": lambda path: rows.write_csv(path, separator="\t"),
+    }[ending](other)
+    assert run("audit", other, "--json")[1] == run("audit", file, "--json")[1]
+
+
+def test_a_table_may_come_through_a_pipe(run, file):
+    assert run("audit", "-", "--json", stdin=file.read_bytes())[1] == run("audit", file, "--json")[1]
+
+
+def test_text_labels_are_mapped(run, rows, file, tmp_path):
+    rows.with_columns(y=pl.when(pl.col("y") == 1).then(pl.lit("late")).otherwise(pl.lit("on time"))).write_csv(
+        tmp_path / "text.csv"
+    )
+    assert run("audit", tmp_path / "text.csv", "--positive", "late", "--json")[1] == run("audit", file, "--json")[1]
+
+
+def test_a_regression_is_audited_as_one(run, tmp_path):
+    rng = np.random.default_rng(0)
+    predicted = rng.normal(size=300)
+    pl.DataFrame({"y": predicted + rng.normal(size=300), "prediction": predicted, "site": ["a", "b"] * 150}).write_csv(
+        tmp_path / "t.csv"
+    )
+    code, out, _ = run("audit", tmp_path / "t.csv", "--json")
+    assert (code, json.loads(out)["task"]) == (0, "regression")
+
+
+def test_several_classes_and_overlapping_domains_are_audited(run, tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1, 1, 1], 300)
+    columns = {f"p_{i}": p[:, i] for i in range(3)}
+    table = pl.DataFrame({"y": rng.integers(0, 3, 300), **columns, "group_a": [1] * 300, "group_b": [1, 0] * 150})
+    table.write_csv(tmp_path / "t.csv")
+    code, out, err = run("audit", tmp_path / "t.csv", "--json")
+    assert (code, json.loads(out)["rows"]) == (0, {"group_a": 300, "group_b": 150})
+    assert "score 'p_0', 'p_1', 'p_2' (guessed); domain 'group_a', 'group_b' (guessed)" in err
+
+
+def test_an_audit_writes_a_page_beside_its_table(run, file, tmp_path):
+    pytest.importorskip("altair")
+    page = tmp_path / "page.html"
+    page.write_text("an older page")
+    code, out, err = run("audit", file, "--report", page, "--force", "--json")
+    assert (code, json.loads(out)["n_rows"], err.splitlines()[-1]) == (0, 1500, f"Page: {page}")
+    text = page.read_text(encoding="utf-8")
+    assert text.lstrip().lower().startswith("<!doctype html>")
+    assert all(name in text for name in ("Norway", "Sweden", "Denmark", "clovecal audit"))
+
+
+def test_a_large_table_says_that_it_was_put_together(run, file, monkeypatch):
+    import clovecal.tables
+
+    read = clovecal.tables.read_predictions
+    monkeypatch.setattr(clovecal.tables, "read_predictions", lambda *a, **kw: read(*a, max_rows=100, **kw))
+    code, out, err = run("audit", file, "--json")
+    assert (code, json.loads(out)["n_rows"]) == (0, 1500)
+    assert err.endswith(f"{file}: 1,500 rows put together by score cells.\n")
+
+
+# ------------------------------------------------------------------------------------------ calibrate, apply, compare
+
+
+METHODS = {
+    "naive": cc.NaiveIsotonic(),
+    "robust": cc.RobustIsotonic(),
+    "auto": cc.AutoCalibrator(),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_calibrator_is_the_librarys(run, file, rows, tmp_path, method):
+    output = tmp_path / "cal.json"
+    code, out, _ = run("calibrate", file, "-o", output, "--method", method)
+    assert code == 0
+    assert out.startswith(f"{method} calibrator fitted on 1,500 rows of 3 domains.\n")
+    assert out.endswith(f"Calibrator: {output}\n")
+    saved = cc.load_calibrator(output)
+    np.testing.assert_allclose(saved.predict(rows["p"]), fitted(rows, METHODS[method]).predict(rows["p"]), atol=1e-12)
+    code, out, _ = run("calibrate", file, "-o", output, "--method", method, "--force", "--json")
+    content = json.loads(out)
+    assert (content["calibrator"], content["method"]) == (str(output), method)
+    assert set(content) - {"calibrator", "method"} == {
+        "naive": set(), "robust": {"worst", "lower_bound", "gap"}, "auto": {"candidates"}
+    }[method]  # fmt: skip
+
+
+def test_the_robust_fits_options_are_passed_on(run, file, rows, tmp_path):
+    options = ("--method", "robust", "--objective", "regret", "--shrinkage", "0.5")
+    assert run("calibrate", file, "-o", tmp_path / "cal.json", *options)[0] == 0
+    expected = fitted(rows, cc.RobustIsotonic("regret", shrinkage=0.5))
+    saved = cc.load_calibrator(tmp_path / "cal.json")
+    assert saved.get_params() == expected.get_params()
+    np.testing.assert_allclose(saved.predict(rows["p"]), expected.predict(rows["p"]), atol=1e-12)
+
+
+def test_apply_adds_a_column_and_keeps_the_rest(run, file, rows, tmp_path):
+    fitted(rows).save(tmp_path / "cal.json")
+    output = tmp_path / "out.csv"
+    code, out, err = run("apply", tmp_path / "cal.json", file, "-o", output)
+    assert (code, out, err) == (0, "", f"1,500 rows written to {output}.\n")
+    written = pl.read_csv(output, schema_overrides={"id": pl.String})
+    assert written.drop("calibrated").equals(rows)
+    np.testing.assert_array_equal(written["calibrated"], fitted(rows).predict(rows["p"]))
+
+
+def test_apply_replaces_only_by_force_and_names_its_column(run, file, rows, tmp_path):
+    fitted(rows).save(tmp_path / "cal.json")
+    output = tmp_path / "out.parquet"
+    output.write_text("mine")
+    code, _, err = run("apply", tmp_path / "cal.json", file, "-o", output)
+    assert (code, output.read_text()) == (2, "mine")
+    assert "add --force" in err
+    assert run("apply", tmp_path / "cal.json", file, "-o", output, "--force", "--score", "p", "--column", "q")[0] == 0
+    assert pl.read_parquet(output).columns == ["id", "y", "p", "country", "q"]
+
+
+def test_a_terminal_sees_progress_and_the_output_is_the_same(run, file, rows, tmp_path, monkeypatch):
+    fitted(rows).save(tmp_path / "cal.json")
+    plain = run("audit", file, "--json")[1]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run("audit", file, "--json")[:2] == (0, plain)
+    code, out, err = run("apply", tmp_path / "cal.json", file, "-o", tmp_path / "out.csv")
+    assert (code, out) == (0, "")
+    assert err.endswith(f"1,500 rows written to {tmp_path / 'out.csv'}.\n")
+    assert len(pl.read_csv(tmp_path / "out.csv")) == 1500
+
+
+def test_compare_shows_before_and_after(run, file, rows, tmp_path):
+    fitted(rows).save(tmp_path / "cal.json")
+    code, out, _ = run("compare", tmp_path / "cal.json", file)
+    assert code == 0
+    lines = out.splitlines()
+    assert " ".join(lines[0].split()) == "domain rows ece before → after brier before → after"
+    assert lines[2].startswith("Sweden ")  # the worst first
+    overall = cc.ece(rows["y"], rows["p"]), cc.ece(rows["y"], fitted(rows).predict(rows["p"]))
+    assert f"{overall[0]:.4f} → {overall[1]:.4f}" in lines[-2]
+    code, out, _ = run("compare", tmp_path / "cal.json", file, "--json")
+    content = json.loads(out)
+    assert content["before"]["metrics"]["ece"]["overall"] == pytest.approx(overall[0])
+    assert content["after"]["metrics"]["ece"]["overall"] == pytest.approx(overall[1])
+
+
+# -------------------------------------------------------------------------------------------------------------- select
+
+
+@pytest.fixture
+def runs(rows, tmp_path):
+    for name, p in (("right", rows["p"]), ("constant", np.full(1500, 0.4)), ("squared", rows["p"] ** 2)):
+        rows.with_columns(p=p).write_parquet(tmp_path / f"{name}.parquet")
+    return [tmp_path / f"{name}.parquet" for name in ("right", "constant", "squared")]
+
+
+def selected(rows, **options):
+    candidates = {"right": rows["p"], "constant": np.full(1500, 0.4), "squared": rows["p"] ** 2}
+    return cc.select(candidates, rows["y"], domains=rows["country"], **options)
+
+
+def test_select_prints_the_librarys_ranking(run, runs, rows):
+    code, out, err = run("select", *runs, "--min-accuracy", "0.6")
+    assert (code, out.rstrip("\n")) == (0, str(selected(rows, min_accuracy=0.6)))
+    assert err == "label 'y' (guessed); score 'p' (guessed); domain 'country' (guessed).\n"
+
+
+def test_select_as_json_has_the_ranking_and_the_curve(run, runs, rows):
+    options = ("--criterion", "mmce", "--folds", "3", "--min-accuracy", "0.6")
+    code, out, _ = run("select", *runs, "--json", *options)
+    expected = selected(rows, criterion="mmce", folds=3, min_accuracy=0.6)
+    content = json.loads(out)
+    assert (code, content["best"], content["verdict"]) == (0, expected.best, expected.verdict)
+    assert [(one["model"], one["excluded"]) for one in content["table"]] == [
+        (one.name, one.excluded) for one in expected.table
+    ]
+    assert content["curve"] == [vars(point) for point in expected.curve()]
+
+
+def test_select_may_judge_models_as_they_are(run, runs, rows):
+    out = run("select", *runs, "--no-recalibration", "--json")[1]
+    assert [one["criterion"] for one in json.loads(out)["table"]] == [
+        one.criterion for one in selected(rows, recalibrate=None).table
+    ]
+
+
+def test_a_floor_that_no_model_reaches_is_an_answer_not_an_error(run, runs):
+    code, out, _ = run("select", *runs, "--min-accuracy", "0.99")
+    assert code == 0
+    assert out.startswith("No model reaches an accuracy of 0.99; the highest is ")
+    code, out, _ = run("select", *runs, "--min-accuracy", "0.99", "--json")
+    assert (code, json.loads(out)["best"]) == (0, None)
+
+
+def test_select_reads_a_long_file(run, runs, tmp_path):
+    names = [path.stem for path in runs]
+    long = pl.concat([pl.read_parquet(path).with_columns(run=pl.lit(path.stem)) for path in runs])
+    long.write_csv(tmp_path / "long.csv")
+    out = run("select", tmp_path / "long.csv", "--model", "run", "--json")[1]
+    assert sorted(one["model"] for one in json.loads(out)["table"]) == sorted(names)
+    assert json.loads(out) == json.loads(run("select", *runs, "--json")[1])
+
+
+# ---------------------------------------------------------------------------------------------------------------- data
+
+
+def test_data_sets_are_listed_with_their_place(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("CLOVECAL_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code, out, _ = run("data", "list")
+    assert code == 0
+    assert "[built in]" in out
+    assert "[not here: clovecal data fetch mnist]" in out
+
+
+def test_built_in_data_needs_no_fetching(run):
+    assert run("data", "fetch", "flights") == (0, "flights is built in; there is nothing to fetch.\n", "")
+    assert run("data", "check", "flights") == (0, "flights: built in.\n", "")
+
+
+# ---------------------------------------------------------------------------------------------------------------- demo
+
+
+def test_the_demo_does_the_whole_job(run, monkeypatch, tmp_path):
+    pytest.importorskip("altair")
+    import clovecal.cli._demo as demo
+    import clovecal.datasets
+
+    rng = np.random.default_rng(0)
+    X, domain = rng.normal(size=(4000, 3)), np.repeat(["big A", "big B", "big C", "small"], [1300, 1300, 1100, 300])
+    y = (rng.uniform(size=4000) < 1 / (1 + np.exp(2 - X[:, 0] - (domain == "small")))).astype(np.int8)
+    small = clovecal.datasets.DomainDataset(X, y, domain, ("a", "b", "c"), "small", "Late or not.")
+    monkeypatch.setattr(clovecal.datasets, "load_flights", lambda: small)
+    monkeypatch.setattr(demo, "_LARGE", 1000)
+    code, out, _ = run("demo", "-o", tmp_path / "demo")
+    assert code == 0
+    for part in (
+        "4,000 flights",
+        "== 1. Which model?",
+        "== 2. Is it equally right",
+        "== 3. And for airlines",
+        "robust (regret)",
+    ):
+        assert part in out
+    assert out.endswith(f"Page: {tmp_path / 'demo' / 'report.html'}\n")
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000

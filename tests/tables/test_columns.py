@@ -1,0 +1,94 @@
+"""Columns are what the user says, or a guess that is reported as one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from clovecal import InputError
+from clovecal.tables import Columns
+from clovecal.tables._columns import find_columns, guess_scores
+
+GUESSES = {
+    "short names": (["id", "y", "p", "domain"], "y", ("p",), ("domain",), None),
+    "long names": (["label", "score", "group"], "label", ("score",), ("group",), None),
+    "target, prob, site": (["target", "prob", "site"], "target", ("prob",), ("site",), None),
+    "capitals": (["Y", "Probability", "Country"], "Y", ("Probability",), ("Country",), None),
+    "starts with prob": (["y", "prob_of_delay", "domain"], "y", ("prob_of_delay",), ("domain",), None),
+    "the more usual name wins": (["label", "y", "score", "p", "group", "domain"], "y", ("p",), ("domain",), None),
+    "one column per class": (["y", "p_1", "p_0", "p_2", "site"], "y", ("p_0", "p_1", "p_2"), ("site",), None),
+    "one column per class, no bar": (["y", "prob0", "prob1", "site"], "y", ("prob0", "prob1"), ("site",), None),
+    "ten classes": (
+        ["y", *(f"score_{i}" for i in range(11)), "env"],
+        "y",
+        tuple(f"score_{i}" for i in range(11)),
+        ("env",),
+        None,
+    ),
+    "one column per domain": (["y", "p", "group_a", "group_b"], "y", ("p",), ("group_a", "group_b"), None),
+    "weight": (["y", "p", "domain", "sample_weight"], "y", ("p",), ("domain",), "sample_weight"),
+    "body weight in full is a weight too": (["y", "p", "domain", "Weight"], "y", ("p",), ("domain",), "Weight"),
+}
+
+
+@pytest.mark.parametrize("case", GUESSES)
+def test_columns_are_guessed_from_their_names_and_said_to_be(case):
+    names, label, scores, domains, weight = GUESSES[case]
+    found = find_columns(names)
+    assert (found.label, found.scores, found.domains, found.weight) == (label, scores, domains, weight)
+    assert found.guessed == ("label", "score", "domain", *(["weight"] if weight else []))
+    assert str(found).count("(guessed)") == len(found.guessed)
+    assert found.used == [label, *scores, *domains, *([weight] if weight else [])]
+
+
+def test_what_the_user_says_is_not_called_a_guess():
+    names = ["outcome_30d", "risk", "ward", "y", "p", "domain", "n"]
+    found = find_columns(names, label="outcome_30d", scores=["risk"], domains=["ward"], weight="n")
+    assert found == Columns("outcome_30d", ("risk",), ("ward",), "n", ())
+    assert str(found) == "label 'outcome_30d'; score 'risk'; domain 'ward'; weight 'n'"
+
+
+def test_a_column_that_is_taken_is_not_guessed_again():
+    # 'p' is the label here, so that the score must be the next best
+    found = find_columns(["p", "score", "domain"], label="p")
+    assert (found.label, found.scores, found.guessed) == ("p", ("score",), ("score", "domain"))
+    assert str(found) == "label 'p'; score 'score' (guessed); domain 'domain' (guessed)"
+
+
+def test_classes_must_be_numbered_without_a_gap():
+    assert guess_scores(["p_0", "p_2", "score"]) == ("score",)
+    with pytest.raises(InputError, match=r"no column looks like the score; name it with --score"):
+        guess_scores(["p_0", "p_2"])
+
+
+REFUSED = {
+    "no label": (
+        ["p", "domain"],
+        {},
+        r"^no column looks like the label; name it with --label \(the table has 'p', 'domain'\)",
+    ),
+    "no score": (["y", "domain"], {}, r"^no column looks like the score; name it with --score"),
+    "no domain": (["y", "p", "ward"], {}, r"^no column looks like the domain; name it with --domain \(.*'ward'"),
+    "two that start with prob": (["y", "prob_a", "prob_b", "site"], {}, r"^no column looks like the score"),
+    "one column of a domain": (["y", "p", "group_a"], {}, r"^no column looks like the domain"),
+    "not there": (
+        ["y", "p", "domain"],
+        {"label": "Y"},
+        r"^column 'Y' is not in the table; it has 'y', 'p', 'domain'\.",
+    ),
+    "score not there": (["y", "p", "domain"], {"scores": ["p", "q"]}, r"^column 'q' is not in the table"),
+    "twice in the table": (["y", "p", "p", "domain"], {}, r"^column 'p' appears more than once; rename one"),
+    "twice in the options": (["y", "p", "domain"], {"label": "p", "scores": ["p"]}, r"^column 'p' is named twice"),
+    "no columns": ([], {}, r"the table has no columns"),
+    "many columns": ([f"c{i}" for i in range(30)], {}, r"'c11' and 18 more"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_column_that_cannot_be_found_is_asked_for(case):
+    names, said, expected = REFUSED[case]
+    with pytest.raises(InputError) as caught:
+        find_columns(names, **said)
+    assert re.search(expected, str(caught.value))
+    assert not re.search(r"[.!?]\s", str(caught.value))
