@@ -96,7 +96,7 @@ def _train(flights: DomainDataset, train: AnyArray) -> dict[str, FloatArray]:
         "logistic": make_pipeline(StandardScaler(), LogisticRegression()),
         "logistic with splines": make_pipeline(SplineTransformer(n_knots=8), LogisticRegression(max_iter=300)),
         "boosting": HistGradientBoostingClassifier(max_iter=60, random_state=0),
-        "boosting, large": HistGradientBoostingClassifier(max_iter=200, max_leaf_nodes=127, random_state=0),
+        "boosting, large": HistGradientBoostingClassifier(max_iter=120, max_leaf_nodes=63, random_state=0),
     }
     predictions = {}
     for name, model in models.items():

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from clovecal._statistics import divide_or, equal_width_bins, weighted_counts
 from clovecal._validation import AnyArray, FloatArray, check_choice, check_count, check_predictions
@@ -87,6 +86,8 @@ def _refinement(outcome: AnyArray, score: FloatArray, weight: FloatArray, by: st
     total = weighted_counts(group, weight, groups)
     frequency = divide_or(weighted_counts(group, weight * outcome, groups), total, 0.0)
     if by == "isotonic":
+        from scipy.optimize import isotonic_regression  # slow to import, and only this needs it
+
         kept = total > 0
         frequency[kept] = isotonic_regression(frequency[kept], weights=total[kept]).x
     return float((total * frequency * (1 - frequency)).sum() / total.sum())

@@ -23,7 +23,7 @@ Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]
 
 _ROUNDING = 1e-12  # of equal errors computed in two ways
 _TAIL_DRAWS = 5  # fewer draws beyond a quantile say little about where it is
-_GRID = 16  # sizes of the true error at which the observed one's distribution is simulated
+_GRID = 12  # sizes of the true error at which the observed one's distribution is simulated
 
 
 @dataclass(frozen=True)

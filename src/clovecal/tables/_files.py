@@ -251,7 +251,8 @@ def _read_csv(
         convert["include_columns"] = columns
     with pc.open_csv(
         path,
-        read_options=pc.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK_BYTES),
+        # In one thread, an error knows its line.
+        read_options=pc.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pc.ConvertOptions(**convert),
     ) as reader:

@@ -7,10 +7,11 @@ fine cell of the score with the cell's mean score.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,9 +22,12 @@ from clovecal.tables._columns import Columns, find_columns
 from clovecal.tables._values import labels_of, names_of, numbers_of, reject_absent_label, whole_numbers
 
 CELLS = 4000  # of the score; a multiple of the usual numbers of bins, so that no cell straddles a bin's edge
+_GLANCE = 100_000
+_CACHED = 1 << 15
 SMALLEST = 2.0**-60  # probabilities below this share a cell
 _OCTAVES = int(-np.log2(SMALLEST)) + 1
 
+T = TypeVar("T")
 # Labels, (n, 1) or (n, C) scores, domain numbers or 0/1 memberships, weights.
 Rows: TypeAlias = tuple[FloatArray, FloatArray, AnyArray, FloatArray]
 
@@ -99,27 +103,44 @@ def read_predictions(
 
 def _from_batches(file: Any, columns: Columns, positive: str | None, max_rows: int) -> PredictionTable:
     gathered = Gathered(columns, max_rows, written=file.format in ("csv", "tsv"))
-    named = columns.domains if len(columns.domains) == 1 else ()
-    numeric = [name for name in columns.used if name not in named]
-    for batch in file.batches(columns.used, as_text=[columns.label, *named], as_numbers=numeric):
-        if batch.num_rows == 0:
-            continue
-        arrays = {name: batch.column(number) for number, name in enumerate(columns.used)}
-        first = gathered.n_rows
-        y = labels_of(arrays[columns.label], columns.label, positive, first)
-        p = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.scores])
-        weight = None if columns.weight is None else numbers_of(arrays[columns.weight], columns.weight, first)
-        if len(columns.domains) == 1:
-            (name,) = columns.domains
-            members: AnyArray = gathered.encode(*names_of(arrays[name], name, first))
-        else:
-            members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
-        gathered.add(y, p, members, weight)
+    for rows in _one_ahead(_converted(file, columns, positive, gathered)):
+        gathered.add(*rows)
     if gathered.n_rows == 0:
         raise InputError(f"{file.name!r} has a header but no rows; give a table with rows.")
     table = gathered.table()
     reject_absent_label(table.y, columns.label, positive)
     return table
+
+
+def _converted(
+    file: Any, columns: Columns, positive: str | None, gathered: Gathered
+) -> Iterator[tuple[FloatArray, FloatArray, AnyArray, FloatArray | None]]:
+    """Yield batches as checked arrays: labels, scores, domain numbers or memberships, weights."""
+    named = columns.domains if len(columns.domains) == 1 else ()
+    numeric = [name for name in columns.used if name not in named]
+    first = 0
+    for batch in file.batches(columns.used, as_text=[columns.label, *named], as_numbers=numeric):
+        if batch.num_rows == 0:
+            continue
+        arrays = {name: batch.column(number) for number, name in enumerate(columns.used)}
+        y = labels_of(arrays[columns.label], columns.label, positive, first)
+        p = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.scores])
+        weight = None if columns.weight is None else numbers_of(arrays[columns.weight], columns.weight, first)
+        if named:
+            members: AnyArray = gathered.encode(*names_of(arrays[named[0]], named[0], first))
+        else:
+            members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
+        first += len(y)
+        yield y, p, members, weight
+
+
+def _one_ahead(batches: Iterator[T]) -> Iterator[T]:
+    """Yield batches while the next one is already being read, on another core."""
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
 
 
 class Gathered:
@@ -165,9 +186,10 @@ class Gathered:
 
     def _reduce(self) -> None:
         y, p, members, weight = _joined(self.parts)
-        atoms = distinct_atoms(y, p, members, weight)
-        self.reduced = "distinct scores"
-        self.parts, self.held = [atoms], len(atoms[0])
+        if _repeats(p[:, 0]):
+            atoms = distinct_atoms(y, p, members, weight)
+            self.reduced = "distinct scores"
+            self.parts, self.held = [atoms], len(atoms[0])
         if self.held > self.max_rows // 2:
             self.reduced = "score cells"
             self.cells = CellCounts()
@@ -183,7 +205,8 @@ class Gathered:
             domains = Domains.from_membership(members, names=self.columns.domains)
         else:
             names = whole_numbers(list(self.code_of)) if self.written else list(self.code_of)
-            domains = Domains.from_labels(np.array(names, dtype=object)[members])
+            distinct = Domains.from_labels(np.array(names, dtype=object))  # few, where rows are many
+            domains = Domains(distinct.names, distinct.codes[members], None, len(members))
         counted = self.reduced is not None or self.columns.weight is not None
         return PredictionTable(
             y,
@@ -205,8 +228,11 @@ class CellCounts:
 
     def add(self, y: FloatArray, p: FloatArray, members: AnyArray, weight: FloatArray | None) -> None:
         """Count one batch; a domain that appears for the first time makes the table longer."""
-        cell, n_cells = score_cells(p)
-        key = (members * n_cells + cell) * 2 + y.astype(np.intp)
+        key = np.empty(len(y), dtype=np.intp)
+        n_cells = score_cells(p[:1])[1]
+        for start in range(0, len(y), _CACHED):  # a piece that stays in the cache from one operation to the next
+            piece = slice(start, start + _CACHED)
+            key[piece] = (members[piece] * n_cells + score_cells(p[piece])[0]) * 2 + y[piece].astype(np.intp)
         length = max(len(self.count), 2 * n_cells * (int(members.max()) + 1))
         count = weighted_counts(key, weight, length)
         total = weighted_counts(key, p if weight is None else weight * p, length)
@@ -231,6 +257,12 @@ def _countable(y: FloatArray, p: FloatArray, weight: FloatArray | None) -> bool:
 def _joined(parts: Sequence[Rows]) -> Rows:
     y, p, members, weight = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return y, p, members, weight
+
+
+def _repeats(p: FloatArray) -> bool:
+    """Whether scores look as if many rows shared them: a glance, since sorting them all costs more than the rest."""
+    glance = p[:_GLANCE]
+    return len(np.unique(glance)) <= len(glance) // 2
 
 
 def distinct_atoms(y: FloatArray, p: FloatArray, members: AnyArray, weight: FloatArray) -> Rows:

@@ -75,7 +75,8 @@ def numbers_of(array: Any, name: str, first: int) -> FloatArray:
         value = array[0].as_py() if len(array) else None
         raise InputError(f"column {name!r} holds {kind} values such as {value!r}; it must hold numbers.")
     numbers = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
-    if not np.isfinite(numbers).all():
+    # One cheap pass; a sum that overflows is looked at again.
+    if not np.isfinite(numbers.sum()) and not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
         raise InputError(f"column {name!r} is {numbers[row]} at data row {first + row + 1}; drop or repair such rows.")
     return numbers
