@@ -1,6 +1,7 @@
 """Robust isotonic fits timed as ratios in one run: to scikit-learn's pooled fit, to a sort, to cvxpy + Clarabel.
 
     OMP_NUM_THREADS=1 python benchmarks/bench_minimax.py [--rows 1000000] [--largest 10000000] [--clarabel 100000]
+    OMP_NUM_THREADS=1 python benchmarks/bench_minimax.py --json benchmarks/results/minimax.jsonl
 
 Eight domains with their own shift and slope, binary labels, continuous scores in random order, tol=1e-8. A row of the
 table is the best of a few repeats; the fit is timed from raw arrays, sums and certificate included.
@@ -13,11 +14,13 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
+from _timing import append_record, environment
 from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._minimax import MinimaxFit, solve
 
@@ -68,8 +71,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="*", default=[1_000, 100_000, 1_000_000])
     parser.add_argument("--largest", type=int, default=10_000_000, help="rows of the memory test; 0 to skip")
-    parser.add_argument("--clarabel", type=int, nargs="*", default=[1_000, 20_000], help="rows; 100000 takes minutes")
+    parser.add_argument("--clarabel", type=int, nargs="*", default=[1_000, 20_000, 100_000], help="rows; none to skip")
+    parser.add_argument("--json", type=Path, help="append a record here")
     arguments = parser.parse_args()
+    results: dict[str, float] = {}
 
     print(f"{'rows':>10} {'robust fit':>11} {'/ sklearn fit':>14} {'/ np.sort':>10} {'relative gap':>13} {'passes':>7}")
     for n in arguments.rows:
@@ -77,6 +82,9 @@ def main() -> None:
         fit, ours = robust_fit(data), best_time(lambda data=data: robust_fit(data), 5)
         sklearn_time = best_time(lambda data=data: IsotonicRegression().fit(data[0], data[1]), 3)
         sort_time = best_time(lambda data=data: np.sort(data[0]), 3)
+        results[f"robust fit / IsotonicRegression.fit, {n:,} rows"] = ours / sklearn_time
+        results[f"robust fit / np.sort, {n:,} rows"] = ours / sort_time
+        results[f"relative gap, {n:,} rows"] = fit.gap / fit.worst
         print(
             f"{n:>10,} {ours * 1e3:>8.1f} ms {ours / sklearn_time:>13.2f}x {ours / sort_time:>9.2f}x"
             f" {fit.gap / fit.worst:>13.1e} {fit.iterations:>7}"
@@ -88,6 +96,7 @@ def main() -> None:
         begin = time.perf_counter()
         fit = robust_fit(data)
         seconds = time.perf_counter() - begin
+        results[f"peak memory, {arguments.largest:,} rows, GB"] = _peak_gigabytes()
         print(
             f"\n{arguments.largest:,} rows: {seconds:.2f} s, relative gap {fit.gap / fit.worst:.1e}, "
             f"peak memory {_peak_gigabytes():.2f} GB ({before:.2f} GB before the fit)"
@@ -105,10 +114,15 @@ def main() -> None:
             theirs = clarabel_fit(data)
             their_time = time.perf_counter() - begin
             fit, ours = robust_fit(data), best_time(lambda data=data: robust_fit(data), 5)
+            results[f"cvxpy + Clarabel / robust fit, {n:,} rows"] = their_time / ours
             print(
                 f"{n:>10,} {their_time:>9.2f} s {ours * 1e3:>8.1f} ms {their_time / ours:>13,.0f}"
                 f" {(theirs - fit.worst) / fit.worst:>19.1e}"
             )
+
+    if arguments.json:
+        packages = ("numpy", "scipy", "scikit-learn", *(("cvxpy", "clarabel") if arguments.clarabel else ()))
+        append_record(arguments.json, {"config": {"domains": DOMAINS}, **environment(packages), "results": results})
 
 
 def _peak_gigabytes() -> float:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import ndtri
 
-from clovecal._statistics import OutcomeCells, divide_or
+from clovecal._statistics import OutcomeCells
 from clovecal._validation import FloatArray
 
 # For a size of the true gaps: the true error, and simulated observed errors in ascending order.
@@ -174,6 +174,8 @@ class _Noise:
     counts: FloatArray
     mass: FloatArray  # each bin's share of the resampled rows, (draws, bins)
     root: FloatArray  # 1/√count, 0 for an empty bin
+    inverse: FloatArray  # 1/count, likewise
+    filled: FloatArray  # 1, or 0 for an empty bin
     normal: FloatArray
     skewed: FloatArray  # (normal² − 1)/6, what a unit of skewness adds
 
@@ -182,14 +184,16 @@ class _Noise:
         n = max(round(bins.weight.sum()), 1)
         counts = rng.multinomial(n, bins.weight / bins.weight.sum(), size=draws).astype(np.float64)
         normal = rng.standard_normal(counts.shape)
-        return cls(bins, counts, counts / n, divide_or(np.ones(1), np.sqrt(counts), 0.0), normal, (normal**2 - 1) / 6)
+        filled = (counts > 0).astype(np.float64)
+        inverse = filled / np.maximum(counts, 1.0)
+        return cls(bins, counts, counts / n, np.sqrt(inverse), inverse, filled, normal, (normal**2 - 1) / 6)
 
     def exact_at_null(self, rng: np.random.Generator) -> FloatArray:
         """Return the deviations of an exactly calibrated model, whose tails decide whether 0 is covered."""
         if self.bins.variance is not None:
             return self.at(np.zeros_like(self.bins.gap))
         score = np.clip(self.bins.score, 0.0, 1.0)
-        return rng.binomial(self.counts.astype(np.int64), score) * self.root**2 - score * (self.counts > 0)
+        return rng.binomial(self.counts.astype(np.int64), score) * self.inverse - score * self.filled
 
     def at(self, gap: FloatArray) -> FloatArray:
         """Return each bin's mean outcome minus its expectation, when the true gaps are these."""
@@ -199,9 +203,9 @@ class _Noise:
         scale = np.sqrt(frequency * (1 - frequency)) * self.root
         # Cornish–Fisher: rare outcomes in small bins are skewed, and symmetric noise would undercover them. The
         # third moment's term is (1 − 2f)/count; it may not outgrow the scale, where the expansion has broken down.
-        skew = np.clip((1 - 2 * frequency) * self.root**2, -scale, scale)
+        skew = np.clip((1 - 2 * frequency) * self.inverse, -scale, scale)
         hits = self.counts * (frequency + scale * self.normal + skew * self.skewed)
-        return np.clip(np.rint(hits), 0.0, self.counts) * self.root**2 - frequency * (self.counts > 0)
+        return np.clip(np.rint(hits), 0.0, self.counts) * self.inverse - frequency * self.filled
 
 
 def _sorted_quantile(ordered: FloatArray, q: float) -> float:
