@@ -206,8 +206,10 @@ def test_a_calibrator_is_the_librarys(run, file, rows, tmp_path, method):
 
 def test_the_robust_fits_options_are_passed_on(run, file, rows, tmp_path):
     options = ("--method", "robust", "--objective", "regret", "--shrinkage", "0.5")
-    assert run("calibrate", file, "-o", tmp_path / "cal.json", *options)[0] == 0
+    code, out, _ = run("calibrate", file, "-o", tmp_path / "cal.json", *options)
+    assert code == 0
     expected = fitted(rows, cc.RobustIsotonic("regret", shrinkage=0.5))
+    assert f"Mean regret of the worst-off 50% of the rows: {expected.certificate_.worst:.5f}, optimal" in out
     saved = cc.load_calibrator(tmp_path / "cal.json")
     assert saved.get_params() == expected.get_params()
     np.testing.assert_allclose(saved.predict(rows["p"]), expected.predict(rows["p"]), atol=1e-12)

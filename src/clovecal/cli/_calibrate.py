@@ -38,7 +38,10 @@ from clovecal.cli._options import (
     help="What the robust fit minimises: the worst domain's Brier score (the paper's) or its excess.",
 )
 @click.option(
-    "--shrinkage", default=0.0, show_default=True, help="Of the robust fit, from 0 (worst domain) to 1 (pooled)."
+    "--shrinkage",
+    default=0.0,
+    show_default=True,
+    help="Share of the rows, from the worst domains, that the robust fit is for: 0 the worst domain alone, 1 all rows.",
 )
 @json_option
 def command(
@@ -71,7 +74,12 @@ def command(
     click.echo(f"{method} calibrator fitted on {table.n_rows:,} rows of {len(table.domains.names)} domains.")
     if method == "robust":
         certificate = calibrator.certificate_
-        click.echo(f"Worst domain's {objective}: {certificate.worst:.5f}, optimal to within {certificate.gap:.1e}.")
+        whose = (
+            f"Mean {objective} of the worst-off {shrinkage:.0%} of the rows"
+            if shrinkage
+            else f"Worst domain's {objective}"
+        )
+        click.echo(f"{whose}: {certificate.worst:.5f}, optimal to within {certificate.gap:.1e}.")
     if method == "auto":
         click.echo("Brier score on a domain left out of the fit (mean, worst domain) and share in the result:")
         for one in calibrator.table_:
