@@ -273,7 +273,7 @@ def test_saving_says_what_is_in_the_way(tmp_path):
     cal.save(path)
     with pytest.raises(cc.InputError) as caught:
         cal.save(path)
-    assert str(caught.value) == f"path {str(path)!r} exists; pass overwrite=True or another name."
+    assert str(caught.value) == f"path {str(path)!r} exists; pass overwrite=True to replace it, or choose another name."
     nowhere = tmp_path / "no" / "cal.json"
     with pytest.raises(cc.InputError) as caught:
         cal.save(nowhere)

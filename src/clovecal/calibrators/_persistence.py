@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import clovecal
+from clovecal._files import check_writable, replacing
 from clovecal._validation import FloatArray, InputError
 from clovecal.calibrators._auto import AutoCalibrator, Candidate
 from clovecal.calibrators._isotonic import NaiveIsotonic
@@ -32,21 +32,12 @@ _CLASSES: dict[str, type[MonotoneCalibrator]] = {
 
 def save(calibrator: MonotoneCalibrator, path: str | Path, *, overwrite: bool) -> None:
     """Write a fitted calibrator; the file appears whole or not at all."""
-    path = Path(path)
     if type(calibrator) not in _CLASSES.values():
         raise InputError(f"the calibrator is a {type(calibrator).__name__}; save one of {', '.join(_CLASSES)}.")
-    if path.exists() and not overwrite:
-        raise InputError(f"path {str(path)!r} exists; pass overwrite=True or another name.")
-    if not path.parent.is_dir():
-        raise InputError(f"path {str(path)!r} is in a folder that does not exist; create {str(path.parent)!r} first.")
+    path = check_writable(path, overwrite=overwrite)
     text = json.dumps(_content(calibrator), indent=1, allow_nan=False) + "\n"
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
+    with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def load_calibrator(path: str | Path) -> MonotoneCalibrator:
