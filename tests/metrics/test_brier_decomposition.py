@@ -146,6 +146,16 @@ def test_isotonic_refinement_is_the_brier_score_after_scikit_learns_isotonic_reg
     assert split.calibration >= 0
 
 
+def test_isotonic_blocks_form_also_when_a_last_group_drags_a_long_ascent_down_step_by_step() -> None:
+    # Groups of 1000 rows with 0, 1, …, 199 hits, then a heavy one without any: each round of pooling takes in one more.
+    hits, total = np.append(np.arange(200.0), 0.0), np.append(np.full(200, 1000.0), 1e5)
+    p = np.linspace(0.1, 0.9, 201)
+    y, scores, weight = np.repeat([1, 0], 201), np.tile(p, 2), np.concatenate([hits, total - hits])
+    fitted = IsotonicRegression().fit_transform(scores, y, sample_weight=weight)
+    split = cc.brier_decomposition(y, scores, by="isotonic", sample_weight=weight)
+    assert split.refinement == pytest.approx(cc.brier(y, fitted, sample_weight=weight), rel=1e-10)
+
+
 # Edges
 
 

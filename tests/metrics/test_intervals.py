@@ -11,7 +11,7 @@ from scipy import stats
 
 import clovecal as cc
 from clovecal.domains import Domains
-from clovecal.metrics import _ece, _mmce, _regression
+from clovecal.metrics import _ece, _intervals, _means, _mmce, _regression
 
 Floats = NDArray[np.float64]
 N, DOMAINS = 200, 200
@@ -72,6 +72,13 @@ def test_intervals_of_brier_and_log_loss_agree_with_scipys_student(ci: float, we
         sample = values[rows]
         expected = stats.t.interval(ci, len(sample) - 1, loc=sample.mean(), scale=stats.sem(sample))
         assert interval_of(metric, y, p, ci, sample_weight=weight) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("freedom", [1.0, 1999.0, 2000.0, 1e4, 1e8])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999, 1 - 1e-6])
+def test_students_quantile_agrees_with_scipy_where_it_is_an_expansion_too(freedom: float, level: float) -> None:
+    found = _means._student_quantile(np.array([freedom, 1e6]), (1 + level) / 2)
+    assert found == pytest.approx(stats.t.ppf((1 + level) / 2, [freedom, 1e6]), rel=1e-12)
 
 
 @pytest.mark.parametrize("ci", [0.8, 0.95])
@@ -319,3 +326,33 @@ def test_an_error_below_what_noise_alone_gives_is_still_inside_its_interval(metr
     result = cc.per_domain(metric, y, p, domains=np.arange(len(p)) // 500, ci=0.95, resamples=200, rng=0)
     for name, (low, high) in result.intervals.items():
         assert low <= result.by_domain[name] <= high + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"), [(cc.ece, {}), (cc.mmce, {"of": "positive"}), (cc.regression_calibration, {})]
+)
+def test_limits_clear_of_noise_are_those_of_a_simulation_at_every_size(metric, options, monkeypatch):
+    rng = np.random.default_rng(0)
+    p = rng.random(20 * 4000)
+    domain = np.arange(len(p)) // 4000
+    y = (rng.random(len(p)) < np.clip(p + 0.2 * np.sin(domain), 0, 1)).astype(float)
+    visited: list[float] = []
+    crossing = _intervals._crossing
+
+    def counted(simulate: Any, *arguments: Any, clear: bool) -> float:
+        def seen(size: float) -> Any:
+            visited.append(size)
+            return simulate(size)
+
+        return crossing(seen, *arguments, clear=clear)
+
+    monkeypatch.setattr(_intervals, "_crossing", counted)
+    limits, sizes = [], []
+    for clear in (_intervals._CLEAR, np.inf):
+        monkeypatch.setattr(_intervals, "_CLEAR", clear)
+        visited.clear()
+        result = cc.per_domain(metric, y, p, domains=domain, ci=0.95, resamples=200, rng=0, **options)
+        limits.append([*result.intervals.values(), *result.simultaneous_intervals.values()])
+        sizes.append(len(set(visited)))
+    assert np.array(limits[0]) == pytest.approx(np.array(limits[1]), rel=1e-12, abs=1e-15)
+    assert sizes[0] < 0.8 * sizes[1]

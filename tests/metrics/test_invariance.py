@@ -4,6 +4,7 @@ from math import comb
 import numpy as np
 import pytest
 
+from clovecal._validation import InputError
 from clovecal.domains import Domains
 from clovecal.metrics._invariance import (
     InvarianceTest,
@@ -344,3 +345,9 @@ def test_a_domain_without_weight_is_named():
 def test_no_permutations_are_rejected():
     with pytest.raises(ValueError, match="permutations is 0"):
         invariance_test([0, 1], [0.2, 0.8], domains=["a", "b"], permutations=0)
+
+
+def test_domains_whose_rows_all_weigh_nothing_are_named() -> None:
+    membership = [[1, 0], [0, 1], [0, 0]]
+    with pytest.raises(InputError, match="has no row of positive weight; leave it out"):
+        invariance_test([0, 1, 1], [0.2, 0.7, 0.6], domains=membership, sample_weight=[0, 0, 1])

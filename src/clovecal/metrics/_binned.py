@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import ndtr
 
 from clovecal._statistics import (
     OutcomeCells,
@@ -142,6 +141,8 @@ def _debiased_norm(mass: FloatArray, cells: OutcomeCells, norm: str, *, binary: 
     if norm == "l2":
         excess = np.where(enough, gap * gap - variance, 0.0)
         return np.asarray(np.sqrt(np.maximum((mass * excess).sum(axis=-1), 0.0)))
+    from scipy.special import ndtr  # slow to import, and only this needs it
+
     scale = np.sqrt(variance)
     size = np.abs(gap)
     ratio = divide_or(size, scale, np.inf)

@@ -8,12 +8,14 @@ simulated model is exactly calibrated, so a perfect model's interval covers 0 as
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
 from typing import TypeAlias
 
 import numpy as np
-from scipy.special import ndtri
 
 from clovecal._statistics import OutcomeCells
 from clovecal._validation import FloatArray
@@ -23,6 +25,7 @@ Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]
 
 _ROUNDING = 1e-12  # of equal errors computed in two ways
 _TAIL_DRAWS = 5  # fewer draws beyond a quantile say little about where it is
+_CLEAR = 2  # times the largest error that noise alone gave is an error that noise has little to do with
 _GRID = 12  # sizes of the true error at which the observed one's distribution is simulated
 
 
@@ -154,13 +157,12 @@ def invert(
     for side, (simulate, direction) in enumerate(((for_lower, 1), (for_upper, -1))):
         unit, at_unit = simulate(1.0)
         reach = (observed + 6 * float(np.std(at_unit))) / unit if unit else 0.0
-        simulated = [simulate(size) for size in np.linspace(0.0, reach, _GRID)]
-        truths = np.maximum.accumulate([truth for truth, _ in simulated])
+        clear = observed > _CLEAR * float(simulate(0.0)[1][-1])
+        sizes, remembered = np.linspace(0.0, reach, _GRID).tolist(), cache(simulate)
         for row, level in zip(limits, levels, strict=True):
             # Lower limit: the truths under which an error as large as the observed one is not too rare.
-            tail = 0.5 + direction * level / 2
-            quantiles = np.maximum.accumulate([_sorted_quantile(draws, tail) for _, draws in simulated])
-            row[side] = _crossing(truths, quantiles, observed - direction * tie)
+            tail, passed = 0.5 + direction * level / 2, observed - direction * tie
+            row[side] = _crossing(remembered, sizes, tail, passed, clear=clear)
     # An error below what noise alone would give speaks for no truth at all; the interval still reaches up to it.
     limits[:, 1] = np.maximum(limits[:, 1], observed)
     return limits
@@ -214,7 +216,7 @@ def _sorted_quantile(ordered: FloatArray, q: float) -> float:
     if not reached <= q <= 1 - reached:
         inner = reached if q < 0.5 else 1 - reached
         middle = _sorted_quantile(ordered, 0.5)
-        beyond = float(ndtri(q) / ndtri(inner))
+        beyond = NormalDist().inv_cdf(q) / NormalDist().inv_cdf(inner)
         return max(middle + (_sorted_quantile(ordered, inner) - middle) * beyond, 0.0)
     position = q * (len(ordered) - 1)
     below = int(position)
@@ -222,13 +224,22 @@ def _sorted_quantile(ordered: FloatArray, q: float) -> float:
     return float(ordered[below] + (position - below) * (ordered[above] - ordered[below]))
 
 
-def _crossing(truths: FloatArray, quantiles: FloatArray, observed: float) -> float:
-    """Return the true value at which a rising quantile curve passes the observed value."""
-    if observed <= quantiles[0]:
-        return float(truths[0])
-    if observed >= quantiles[-1]:
-        return float(truths[-1])
-    after = int(np.searchsorted(quantiles, observed, side="right"))
-    low, high = quantiles[after - 1], quantiles[after]
-    share = (observed - low) / (high - low)
-    return float(truths[after - 1] + share * (truths[after] - truths[after - 1]))
+def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed: float, *, clear: bool) -> float:
+    """Return the true value at which a quantile of the simulated errors, which rises with it, passes the observed one.
+
+    Where noise rules, simulated quantiles are nearly flat and need not rise, so the largest so far stands for each. An
+    observed error that is ``clear`` of noise is passed on the steep part, where the sizes a bisection visits will do.
+    """
+
+    def quantile(step: int) -> float:
+        own = _sorted_quantile(simulate(sizes[step])[1], tail)
+        return own if clear or step == 0 else max(own, quantile(step - 1))
+
+    if observed <= quantile(0):
+        return simulate(sizes[0])[0]
+    after = bisect_right(range(len(sizes)), observed, lo=1, key=quantile)
+    if after == len(sizes):
+        return simulate(sizes[-1])[0]
+    low, high = quantile(after - 1), quantile(after)
+    truth, next_truth = simulate(sizes[after - 1])[0], simulate(sizes[after])[0]
+    return truth + (observed - low) / (high - low) * (next_truth - truth)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from clovecal._validation import FloatArray, InputError, IntArray, check_count, check_predictions, check_rng
+from clovecal._statistics import weighted_counts
+from clovecal._validation import AnyArray, FloatArray, InputError, IntArray, check_count, check_predictions, check_rng
 from clovecal.domains import Domains, Name
 from clovecal.metrics._aspects import outcomes_and_scores
 
@@ -137,7 +138,7 @@ def compare_curves(
     """Test and measure on checked columns; ``y`` may be real, with variances that differ between domains."""
     binary = bool(np.all((y == 0) | (y == 1)))
     atoms = _reduce(y if binary else y - y.mean(), score, weight, domains)
-    size = atoms.domains.T @ atoms.count
+    size = atoms.by_domain(atoms.count).sum(axis=0)
     if not size.all():
         raise InputError(f"domain {domains.names[np.argmin(size)]!r} has no row of positive weight; leave it out.")
     departures = _departures(atoms, binary=binary)
@@ -166,7 +167,29 @@ class _Atoms:
     count: FloatArray
     total: FloatArray
     squares: FloatArray
-    domains: sparse.csr_array  # atoms × k, 0/1
+    which: IntArray  # of the distinct sets of domains
+    sets: AnyArray  # sets × k, whether the domain is in the set
+
+    @cached_property
+    def pairs(self) -> tuple[IntArray, IntArray]:
+        """Return the atom and the domain of each membership."""
+        atom, domain = np.nonzero(self.sets[self.which])
+        return atom, domain
+
+    def by_domain(self, values: FloatArray) -> FloatArray:
+        """Add up a value per atom by cell and domain."""
+        atom, domain = self.pairs
+        cells, k = int(self.cell.max(initial=-1)) + 1, self.sets.shape[1]
+        return weighted_counts(self.cell[atom] * k + domain, values[atom], cells * k).reshape(cells, k)
+
+    def second_moments(self, shapes: FloatArray, values: FloatArray) -> FloatArray:
+        """Add up value × loading × loadingᵀ over atoms; an atom's loading on (shape, domain) is its cell's shape."""
+        of_atoms, sets = shapes[self.cell], self.sets.astype(np.float64)
+
+        def block(products: FloatArray) -> FloatArray:
+            return sets.T @ (weighted_counts(self.which, products, len(sets))[:, None] * sets)
+
+        return np.block([[block(values * one * other) for other in of_atoms.T] for one in of_atoms.T])
 
 
 @dataclass(frozen=True)
@@ -175,21 +198,21 @@ class _Departures:
 
     total: FloatArray
     covariance: FloatArray
-    loading: sparse.csr_array  # atoms × (shape, domain): the shape's value in the domains of the atom
-    cell_loading: FloatArray  # its mean over the rows of each cell
+    shapes: FloatArray  # value of each shape in each cell: the loading of an atom on the shape in each of its domains
+    cell_loading: FloatArray  # the mean loading on (shape, domain) over the rows of each cell
     spread: FloatArray  # variance of each atom's total, were its cell not conditioned on
 
 
 def _reduce(y: FloatArray, score: FloatArray, weight: FloatArray | None, domains: Domains) -> _Atoms:
     """Add up the rows that are in a domain."""
-    pattern, patterns = _memberships(domains)
-    kept = (patterns.sum(axis=1) > 0)[pattern]
+    pattern, sets = _memberships(domains)
+    kept = np.asarray(sets.any(axis=1))[pattern]
     if weight is not None:
         kept &= weight > 0
     if not kept.all():
         y, score, pattern = y[kept], score[kept], pattern[kept]
         weight = None if weight is None else weight[kept]
-    key = score_cells(score, weight) * patterns.shape[0] + pattern
+    key = score_cells(score, weight) * len(sets) + pattern
     if key.max(initial=0) < 1 << 22:
         keys = np.arange(key.max(initial=-1) + 1)
     else:  # more memberships than a table of cells × memberships should hold
@@ -198,22 +221,24 @@ def _reduce(y: FloatArray, score: FloatArray, weight: FloatArray | None, domains
     columns = (weight, weighted, weighted * y)
     count, total, squares = (np.bincount(key, column, keys.size).astype(np.float64) for column in columns)
     present = np.flatnonzero(count)
-    cell, which = np.divmod(keys[present], patterns.shape[0])
-    return _Atoms(cell, count[present], total[present], squares[present], patterns[which])
+    cell, which = np.divmod(keys[present], len(sets))
+    return _Atoms(cell, count[present], total[present], squares[present], which, sets)
 
 
-def _memberships(domains: Domains) -> tuple[IntArray, sparse.csr_array]:
-    """Return which of the distinct sets of domains each row has, and those sets as 0/1 rows."""
+def _memberships(domains: Domains) -> tuple[IntArray, AnyArray]:
+    """Return which of the distinct sets of domains each row has, and for those sets whether each domain is in it."""
     k = len(domains.names)
     if domains.rows is None:
-        return domains.codes, sparse.eye_array(k, format="csr")
+        return domains.codes, np.eye(k, dtype=bool)
     # A set is known by the sum of its members' random 64-bit numbers: whatever their order, and distinct but for luck.
     numbers = np.random.default_rng(0).integers(1, 1 << 63, size=k, dtype=np.uint64)
     sums = np.zeros(domains.n_rows, dtype=np.uint64)
     np.add.at(sums, domains.rows, numbers[domains.codes])
     _, first, pattern = np.unique(sums, return_index=True, return_inverse=True)
-    entries = (np.ones(domains.rows.size), (domains.rows, domains.codes))
-    return pattern, sparse.csr_array(entries, shape=(domains.n_rows, k))[first]
+    shown = np.isin(domains.rows, first)  # a row that shows its set
+    sets = np.zeros((first.size, k), dtype=bool)
+    sets[pattern[domains.rows[shown]], domains.codes[shown]] = True
+    return pattern, sets
 
 
 def score_cells(score: FloatArray, weight: FloatArray | None) -> IntArray:
@@ -252,23 +277,24 @@ def score_cells(score: FloatArray, weight: FloatArray | None) -> IntArray:
 def _departures(atoms: _Atoms, *, binary: bool) -> _Departures:
     """Add up the residuals by domain and shape, with their covariance under permutation within cells."""
     cell, count = atoms.cell, atoms.count
-    in_cell = sparse.csr_array((np.ones(cell.size), (cell, np.arange(cell.size))))
-    cell_count = in_cell @ count
-    mean = (in_cell @ atoms.total / cell_count)[cell]
+    cell_count = np.bincount(cell, count)
+    mean = (np.bincount(cell, atoms.total) / cell_count)[cell]
     squares = np.clip(atoms.squares - 2 * mean * atoms.total + mean**2 * count, 0, None)
     if binary:  # then a common mean is a common variance, and real-valued y keeps each atom's own
-        squares = (in_cell @ squares / cell_count)[cell] * count
+        squares = (np.bincount(cell, squares) / cell_count)[cell] * count
     # The cell's mean takes one degree of freedom; a cell of one row says nothing.
     spread = squares * np.where(cell_count > 1, cell_count / np.maximum(cell_count - 1, 1e-9), 0)[cell]
     rank = (np.cumsum(cell_count) - cell_count / 2) / cell_count.sum()
-    shapes = np.polynomial.legendre.legvander(2 * rank - 1, _SHAPE_WEIGHTS.size - 1)[cell]
-    loading = sparse.hstack([atoms.domains * shape[:, None] for shape in shapes.T], format="csr")
-    cell_loading = (in_cell @ (loading * count[:, None])).toarray() / cell_count[:, None]
-    spread_loading = loading * spread[:, None]
-    cross = cell_loading.T @ (in_cell @ spread_loading).toarray()
-    covariance = (loading.T @ spread_loading).toarray() - cross - cross.T
-    covariance += cell_loading.T @ ((in_cell @ spread)[:, None] * cell_loading)
-    return _Departures(loading.T @ (atoms.total - mean * count), covariance, loading, cell_loading, spread)
+    shapes = np.polynomial.legendre.legvander(2 * rank - 1, _SHAPE_WEIGHTS.size - 1)
+
+    def by_shape(values: FloatArray) -> FloatArray:
+        return (shapes[:, :, None] * atoms.by_domain(values)[:, None, :]).reshape(len(shapes), -1)
+
+    cell_loading = by_shape(count) / cell_count[:, None]
+    cross = cell_loading.T @ by_shape(spread)
+    covariance = atoms.second_moments(shapes, spread) - cross - cross.T
+    covariance += cell_loading.T @ (np.bincount(cell, spread)[:, None] * cell_loading)
+    return _Departures(by_shape(atoms.total - mean * count).sum(axis=0), covariance, shapes, cell_loading, spread)
 
 
 def _whiten(covariance: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -312,12 +338,21 @@ def _permuted(
     # Given the labels of these atoms, the cell's other rows share the remaining labels: each label here counts by its
     # effect relative to the mean effect of those others.
     cell, count = atoms.cell[few], atoms.count[few]
-    in_cell = sparse.csr_array((np.ones(few.size), (cell, np.arange(few.size))), shape=(cell_count.size, few.size))
-    effect = departures.loading[few] @ whitening.T
-    others = cell_count - in_cell @ count
-    theirs = cell_count[:, None] * (departures.cell_loading @ whitening.T) - in_cell @ (count[:, None] * effect)
+    first = np.flatnonzero(np.diff(cell, prepend=-1))
+
+    def in_cells(values: FloatArray) -> FloatArray:
+        sums = np.zeros((cell_count.size, *values.shape[1:]))
+        sums[cell[first]] = np.add.reduceat(values, first)
+        return sums
+
+    effect_of_sets = np.split(whitening, _SHAPE_WEIGHTS.size, axis=1) @ atoms.sets.T.astype(np.float64)
+    effect = np.zeros((few.size, len(whitening)))
+    for shape, of_sets in zip(departures.shapes[cell].T, effect_of_sets, strict=True):
+        effect += shape[:, None] * of_sets.T[atoms.which[few]]
+    others = cell_count - in_cells(count)
+    theirs = cell_count[:, None] * (departures.cell_loading @ whitening.T) - in_cells(count[:, None] * effect)
     effect = effect - (theirs / np.where(others > 0, others, np.inf)[:, None])[cell]
-    within = in_cell @ (np.sqrt(departures.spread[few] * count)[:, None] * effect) / np.sqrt(cell_count)[:, None]
+    within = in_cells(np.sqrt(departures.spread[few] * count)[:, None] * effect) / np.sqrt(cell_count)[:, None]
     covariance = effect.T @ (departures.spread[few][:, None] * effect) - within.T @ within
     values, vectors = np.linalg.eigh(np.eye(len(whitening)) - covariance)
     # Nothing is left to draw where every row is in such an atom; the root of a rounding error would blur ties.
@@ -349,8 +384,8 @@ def _permuted_ones(
 
 def _atoms_of_small_domains(atoms: _Atoms, spread: FloatArray) -> IntArray:
     """Return the atoms, in order, of domains too small for the Gaussian limit: the smallest if they are too many."""
-    variance = atoms.domains.T @ spread
-    atom, domain = atoms.domains.nonzero()
+    variance = atoms.by_domain(spread).sum(axis=0)
+    atom, domain = atoms.pairs
     smallest = np.full(atoms.count.size, np.inf)
     np.minimum.at(smallest, atom, variance[domain])
     few = np.flatnonzero((smallest < _GAUSSIAN_VARIANCE) & (spread > 0))
@@ -359,8 +394,8 @@ def _atoms_of_small_domains(atoms: _Atoms, spread: FloatArray) -> IntArray:
 
 def _root_mean_square(atoms: _Atoms, departures: _Departures) -> float:
     """Return the size of the departures' projection on the shapes, less the expected square of its noise."""
-    k = atoms.domains.shape[1]
-    gram = (departures.loading.T @ (departures.loading * atoms.count[:, None])).toarray()
+    k = atoms.sets.shape[1]
+    gram = atoms.second_moments(departures.shapes, atoms.count)
     square = 0.0
     for domain in range(k):
         own = np.ix_(np.arange(domain, len(gram), k), np.arange(domain, len(gram), k))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from clovecal._statistics import cell_sums, divide_or
 from clovecal._validation import AnyArray, FloatArray, Predictions, check_predictions
@@ -16,6 +16,7 @@ from clovecal.metrics._aspects import top_label
 
 # Probabilities are kept this far from 0 and 1 before a logarithm, as scikit-learn does.
 _EPSILON = float(np.finfo(np.float64).eps)
+_MANY_DEGREES = 2000.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class RowMean:
 
 def wilson_interval(frequency: FloatArray, count: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """Return Wilson's score interval of a proportion; (0, 1) where there are no rows."""
-    z2 = float(ndtri((1 + level) / 2)) ** 2
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
     n = np.maximum(count, np.finfo(np.float64).tiny ** 0.25)  # an empty bin's interval tends to (0, 1)
     hits = np.where(count > 0, frequency, 0.5)
     centre = (hits * n + z2 / 2) / (n + z2)
@@ -84,8 +85,26 @@ def _student_interval(total: FloatArray, mean: FloatArray, mean_square: FloatArr
     freedom = np.maximum(total - 1, 0.0)
     variance = np.maximum(mean_square - mean * mean, 0.0)
     half = np.where(freedom > 0, np.sqrt(divide_or(variance, freedom, 0.0)), np.inf)
-    half = np.where(freedom > 0, half * stdtrit(np.maximum(freedom, 1e-9), (1 + level) / 2), np.inf)
+    half = np.where(freedom > 0, half * _student_quantile(np.maximum(freedom, 1e-9), (1 + level) / 2), np.inf)
     return np.stack((mean - half, mean + half), axis=-1)
+
+
+def _student_quantile(freedom: FloatArray, q: float) -> FloatArray:
+    """Return Student's quantile; where all have many degrees of freedom, without scipy, which is slow to import."""
+    if freedom.min() < _MANY_DEGREES:
+        from scipy.special import stdtrit
+
+        return np.asarray(stdtrit(freedom, q))
+    # Abramowitz and Stegun 26.7.5; the next term is below 1e-13 of the quantile.
+    z = NormalDist().inv_cdf(q)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return np.asarray(np.polynomial.polynomial.polyval(1 / freedom, terms), dtype=np.float64)
 
 
 def accuracy(y: Any, p: Any, *, sample_weight: Any = None) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv
 
 from clovecal._statistics import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
 from clovecal._validation import (
@@ -122,6 +121,8 @@ def _mass_edges(score: FloatArray, index: IntArray, bins: int) -> FloatArray:
 
 
 def _jeffreys_interval(hits: FloatArray, count: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+    from scipy.special import betaincinv  # slow to import, and only this needs it
+
     misses = np.maximum(count - hits, 0.0)
     tail = (1 - level) / 2
     low = np.where(hits > 0, betaincinv(hits + 0.5, misses + 0.5, tail), 0.0)

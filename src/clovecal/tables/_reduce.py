@@ -124,7 +124,7 @@ def _converted(
             continue
         arrays = {name: batch.column(number) for number, name in enumerate(columns.used)}
         y = labels_of(arrays[columns.label], columns.label, positive, first)
-        p = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.scores])
+        p = _side_by_side([numbers_of(arrays[name], name, first) for name in columns.scores])
         weight = None if columns.weight is None else numbers_of(arrays[columns.weight], columns.weight, first)
         if named:
             members: AnyArray = gathered.encode(*names_of(arrays[named[0]], named[0], first))
@@ -132,6 +132,10 @@ def _converted(
             members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
         first += len(y)
         yield y, p, members, weight
+
+
+def _side_by_side(columns: list[FloatArray]) -> FloatArray:
+    return columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)  # one column needs no copy
 
 
 def _one_ahead(batches: Iterator[T]) -> Iterator[T]:
@@ -280,11 +284,13 @@ def score_cells(p: FloatArray) -> tuple[AnyArray, int]:
     Cells are closed on the right and equally long, but for the first and the last, which are cut further by powers of
     two: a log-loss depends on how small a probability is.
     """
-    cell = np.ceil(p * CELLS).astype(np.intp) + _OCTAVES
-    for ends, sign, edge in ((p, -1, _OCTAVES), (1 - p, 1, _OCTAVES + CELLS + 1)):
-        small = np.flatnonzero(ends < 1 / CELLS)
-        depth = -np.floor(np.log2(np.maximum(ends[small], SMALLEST)))
-        cell[small] = edge + sign * depth.astype(np.intp)
+    cell = np.ceil(p * CELLS).astype(np.intp)
+    outer = np.flatnonzero((cell <= 1) | (cell >= CELLS - 1))  # by a cell too many, in case of rounding
+    cell += _OCTAVES
+    for end, sign, edge in ((p[outer], -1, _OCTAVES), (1 - p[outer], 1, _OCTAVES + CELLS + 1)):
+        small = end < 1 / CELLS
+        depth = -np.floor(np.log2(np.maximum(end[small], SMALLEST)))
+        cell[outer[small]] = edge + sign * depth.astype(np.intp)
     return cell, 2 * _OCTAVES + CELLS + 2
 
 

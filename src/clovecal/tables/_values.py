@@ -39,24 +39,26 @@ def text_label_error(name: str, found: Sequence[Any]) -> InputError:
 def labels_of(array: Any, name: str, positive: str | None, first: int) -> FloatArray:
     """Return a column of labels as numbers: 1 for the positive label where one is named."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     is_text = _is_text(array.type)
+    if not is_text and positive is None:
+        return numbers_of(array, name, first)
+    import pyarrow.compute as pc  # slow to import, and numbers need none of it
+
     if is_text:
         array = pc.cast(array, pa.string())
         missing = pc.is_in(pc.utf8_lower(array), pa.array(_MISSING, pa.string()))
         array = pc.if_else(missing, pa.scalar(None, pa.string()), array)
     _reject_missing(array, name, first)
     if positive is not None:
-        return np.asarray(pc.equal(pc.cast(array, pa.string()), positive).to_numpy(zero_copy_only=False), np.float64)
-    if is_text:
-        try:  # a text format's numbers, or true and false
-            kind = pa.bool_() if array[0].as_py().lower() in ("true", "false") else pa.float64()
-            array = pc.cast(pc.utf8_trim_whitespace(array), kind)
-        except pa.ArrowInvalid:
-            raise text_label_error(name, pc.unique(array).to_pylist()) from None
+        return _as_numpy(pc.equal(pc.cast(array, pa.string()), positive)).astype(np.float64)
+    try:  # a text format's numbers, or true and false
+        kind = pa.bool_() if array[0].as_py().lower() in ("true", "false") else pa.float64()
+        array = pc.cast(pc.utf8_trim_whitespace(array), kind)
+    except pa.ArrowInvalid:
+        raise text_label_error(name, pc.unique(array).to_pylist()) from None
     return numbers_of(array, name, first)
 
 
@@ -74,7 +76,7 @@ def numbers_of(array: Any, name: str, first: int) -> FloatArray:
     ):
         value = array[0].as_py() if len(array) else None
         raise InputError(f"column {name!r} holds {kind} values such as {value!r}; it must hold numbers.")
-    numbers = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    numbers = np.asarray(_as_numpy(array), dtype=np.float64)
     # One cheap pass; a sum that overflows is looked at again.
     if not np.isfinite(numbers.sum()) and not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
@@ -88,7 +90,16 @@ def names_of(array: Any, name: str, first: int) -> tuple[list[Any], AnyArray]:
 
     _reject_missing(array, name, first)
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+    return encoded.dictionary.to_pylist(), _as_numpy(encoded.indices)
+
+
+def _as_numpy(array: Any) -> AnyArray:
+    """Return a column without missing values; not by ``to_numpy`` if possible, which imports pandas where it can."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        return np.from_dlpack(array)
+    return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def _is_text(kind: Any) -> bool:
@@ -98,8 +109,8 @@ def _is_text(kind: Any) -> bool:
 
 
 def _reject_missing(array: Any, name: str, first: int) -> None:
-    import pyarrow.compute as pc
-
     if array.null_count:
+        import pyarrow.compute as pc
+
         row = pc.index(pc.is_null(array), True).as_py()
         raise InputError(f"column {name!r} is empty at data row {first + row + 1}; fill it in or drop such rows.")
