@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import sys
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-Config = TypeVar("Config")  # a dataclass
-PACKAGES = ("clovecal", "numpy", "scipy", "sklearn", "pandas")
+from clovecal.reproduce.records import append, key, missing, read
 
-
-def read(results: Path) -> list[dict[str, Any]]:
-    """Return the records."""
-    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-
-
-def missing(results: Path, configs: Iterable[Config]) -> Iterator[Config]:
-    """Return the configurations that have no record."""
-    done = {json.dumps(record["config"], sort_keys=True) for record in read(results)}
-    return (config for config in configs if _key(config) not in done)
-
-
-def append(results: Path, config: Any, outcome: Mapping[str, Any]) -> None:
-    """Write a record: what was run, what came out, and on what."""
-    versions = {name: sys.modules[name].__version__ for name in PACKAGES if name in sys.modules}
-    record = {
-        "config": asdict(config),
-        **outcome,
-        "versions": {"python": platform.python_version(), **versions},
-        "machine": {"platform": f"{platform.system()} {platform.machine()}", "cpus": os.cpu_count()},
-    }
-    with results.open("a") as file:
-        file.write(json.dumps(record) + "\n")
+__all__ = ["append", "data_file", "markdown", "missing", "number", "read", "seed_of"]
 
 
 def seed_of(config: Any) -> int:
     """Return a seed of its own for each configuration."""
-    return zlib.crc32(_key(config).encode())
+    return zlib.crc32(key(config).encode())
 
 
 def data_file(path: str) -> Path:
@@ -69,6 +43,3 @@ def number(value: float, digits: int = 4, *, sign: bool = False) -> str:
         return "−" + text
     return ("+" if sign and float(text) else "") + text
 
-
-def _key(config: Any) -> str:
-    return json.dumps(asdict(config), sort_keys=True)
