@@ -1,4 +1,4 @@
-"""Laws that every metric obeys: what calibrated means, what a row, a weight and a domain are."""
+"""Laws that every metric and every objective obeys: what calibrated means, what a row, a weight and a domain are."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch import Tensor
 
 import clovecal as cc
 from clovecal.metrics import mean_squared_error
+from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Loss, Objective
 
 Floats = NDArray[np.float64]
 Table = tuple[Any, Any]
@@ -382,3 +385,188 @@ def test_intervals_are_ordered_inside_the_range_and_simultaneous_ones_wider(
         simultaneous = result.simultaneous_intervals[name]
         assert simultaneous[0] <= low + 1e-12
         assert simultaneous[1] >= high - 1e-12
+
+
+# Objectives
+
+
+@dataclass(frozen=True)
+class ObjectiveContract:
+    """How an objective is made, and which of its laws hold only in part."""
+
+    name: str
+    make: Callable[[], Objective]
+    penalty: str | None = None  # its logged name
+    doubles: bool = True  # each row twice is the same batch; not where n − 1 or pairs of rows are counted
+    ordered: bool = False  # the order of rows matters
+    own_risk: bool = False
+
+
+OBJECTIVES = [
+    ObjectiveContract("ERM", ERM),
+    ObjectiveContract("IRM", lambda: IRM(30.0), "IRM"),
+    ObjectiveContract("IRM of halves", lambda: IRM(30.0, halves=True), "IRM", doubles=False, ordered=True),
+    ObjectiveContract("CORAL", lambda: CORAL(2.0), "CORAL", doubles=False),
+    ObjectiveContract("GroupDRO", lambda: GroupDRO(3, step_size=0.5), own_risk=True),
+    ObjectiveContract("CLOvE", lambda: CLOvE(30.0), "CLOvE"),
+    ObjectiveContract("CLOvE, whole", lambda: CLOvE(30.0, rescale=False, anneal=1, gamma=50.0), "CLOvE"),
+    ObjectiveContract("CLOvE, Laplacian root", lambda: CLOvE(30.0, kernel="laplacian", squared=False), "CLOvE"),
+    ObjectiveContract("CLOvE, unbiased", lambda: CLOvE(30.0, unbiased=True), "CLOvE", doubles=False),
+    ObjectiveContract("CORAL + CLOvE", lambda: CORAL(2.0) + CLOvE(30.0), "CLOvE", doubles=False),
+    ObjectiveContract(
+        "GroupDRO + CLOvE", lambda: GroupDRO(3, step_size=0.5) + CLOvE(30.0, anneal=1), "CLOvE", own_risk=True
+    ),
+]
+every_objective = pytest.mark.parametrize("contract", OBJECTIVES, ids=lambda contract: contract.name)
+
+
+def batch_of(seed_and_size: tuple[int, int]) -> dict[str, Tensor]:
+    """Random rows of three domains, at least two each."""
+    seed, n = seed_and_size
+    rng = np.random.default_rng(seed)
+    return {
+        "logits": torch.as_tensor(rng.normal(scale=2, size=n)),
+        "y": torch.as_tensor(rng.integers(0, 2, n)),
+        "domains": torch.as_tensor(labels_of(n, rng)),
+        "features": torch.as_tensor(rng.normal(size=(n, 2))),
+    }
+
+
+def second_step(contract: ObjectiveContract, batch: dict[str, Tensor]) -> Loss:
+    """The loss after a step, when annealing is over and GroupDRO has weights of its own."""
+    objective = contract.make()
+    objective(**batch)
+    loss: Loss = objective(**batch)
+    return loss
+
+
+def near(value: Tensor) -> Any:
+    return pytest.approx(value.item(), rel=1e-6, abs=1e-9)  # weights of domains are in single precision
+
+
+@every_objective
+@laws
+@given(seed_and_size=any_table)
+def test_an_objective_is_a_scalar_with_logged_terms(
+    contract: ObjectiveContract, seed_and_size: tuple[int, int]
+) -> None:
+    batch = batch_of(seed_and_size)
+    batch["logits"].requires_grad_()
+    loss = second_step(contract, batch)
+    (slope,) = torch.autograd.grad(loss.total, batch["logits"])
+    assert torch.isfinite(slope).all()
+    assert slope.abs().max() > 0
+    assert "risk" in loss.terms
+    assert contract.penalty is None or {contract.penalty, f"{contract.penalty} weight"} <= set(loss.terms)
+    for value in (loss.total, loss.scale, *loss.terms.values()):
+        assert value.shape == ()
+        assert torch.isfinite(value)
+    assert 0 < loss.scale <= 1
+    assert not any(term.requires_grad for term in loss.terms.values())
+
+
+@every_objective
+@laws
+@given(seed_and_size=any_table)
+def test_the_order_of_rows_does_not_matter_to_an_objective(
+    contract: ObjectiveContract, seed_and_size: tuple[int, int]
+) -> None:
+    if contract.ordered:
+        return
+    batch = batch_of(seed_and_size)
+    order = torch.as_tensor(np.random.default_rng(0).permutation(len(batch["y"])))
+    shuffled = {name: column[order] for name, column in batch.items()}
+    assert second_step(contract, shuffled).total.item() == near(second_step(contract, batch).total)
+
+
+@every_objective
+@laws
+@given(seed_and_size=any_table)
+def test_the_numbers_of_domains_do_not_matter_to_an_objective(
+    contract: ObjectiveContract, seed_and_size: tuple[int, int]
+) -> None:
+    batch = batch_of(seed_and_size)
+    renumbered = {**batch, "domains": (batch["domains"] + 1) % 3}
+    assert second_step(contract, renumbered).total.item() == near(second_step(contract, batch).total)
+
+
+@every_objective
+@laws
+@given(seed_and_size=any_table)
+def test_codes_are_their_membership_matrix_to_an_objective(
+    contract: ObjectiveContract, seed_and_size: tuple[int, int]
+) -> None:
+    batch = batch_of(seed_and_size)
+    matrix = torch.nn.functional.one_hot(batch["domains"], 3)
+    expected = second_step(contract, batch).total
+    for members in (matrix, matrix.bool(), matrix.float()):
+        assert second_step(contract, {**batch, "domains": members}).total.item() == near(expected)
+
+
+@every_objective
+@laws
+@given(seed_and_size=any_table)
+def test_each_row_twice_is_the_same_batch(contract: ObjectiveContract, seed_and_size: tuple[int, int]) -> None:
+    if not contract.doubles:
+        return
+    batch = batch_of(seed_and_size)
+    twice = {name: torch.cat((column, column)) for name, column in batch.items()}
+    assert second_step(contract, twice).total.item() == near(second_step(contract, batch).total)
+
+
+@every_objective
+@laws
+@given(seed_and_size=any_table)
+def test_rows_in_no_domain_change_the_pooled_risk_alone(
+    contract: ObjectiveContract, seed_and_size: tuple[int, int]
+) -> None:
+    batch = batch_of(seed_and_size)
+    inside = batch["domains"] < 2
+    with_outsiders = {**batch, "domains": torch.where(inside, batch["domains"], -1)}
+    found = second_step(contract, with_outsiders)
+    expected = second_step(contract, {name: column[inside] for name, column in batch.items()})
+    for name, term in expected.terms.items():
+        if name != "risk":
+            assert found.terms[name].item() == near(term)
+    if contract.own_risk:
+        assert found.total.item() == near(expected.total)
+    else:
+        pooled = torch.nn.functional.binary_cross_entropy_with_logits(batch["logits"], batch["y"].double())
+        assert found.terms["risk"].item() == near(pooled)
+
+
+@every_objective
+@laws
+@given(seed_and_size=any_table)
+def test_a_domain_that_the_batch_lacks_adds_nothing(
+    contract: ObjectiveContract, seed_and_size: tuple[int, int]
+) -> None:
+    batch = batch_of(seed_and_size)
+    batch["domains"] = batch["domains"].clamp(max=1)
+    padded = torch.nn.functional.one_hot(batch["domains"], 3)
+    found, expected = second_step(contract, {**batch, "domains": padded}), second_step(contract, batch)
+    assert found.total.item() == near(expected.total)
+
+
+@every_objective
+@laws
+@given(seed_and_size=any_table)
+def test_binary_logits_are_the_second_of_two_columns(
+    contract: ObjectiveContract, seed_and_size: tuple[int, int]
+) -> None:
+    batch = batch_of(seed_and_size)
+    columns = torch.stack((torch.zeros_like(batch["logits"]), batch["logits"]), dim=1)
+    found, expected = second_step(contract, {**batch, "logits": columns}), second_step(contract, batch)
+    assert found.total.item() == near(expected.total)
+
+
+@every_objective
+def test_an_objective_resumes_from_its_state_and_evaluation_leaves_it(contract: ObjectiveContract) -> None:
+    original, resumed = contract.make(), contract.make()
+    original(**batch_of((0, 20)))
+    resumed.load_state_dict(original.state_dict())
+    resumed.eval()
+    resumed(**batch_of((1, 20)))
+    assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in original.state_dict().items())
+    resumed.train()
+    assert torch.equal(resumed(**batch_of((2, 20))).total, original(**batch_of((2, 20))).total)

@@ -122,6 +122,42 @@ def progress(what: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
+    """Yield a function of how much is done and how much there is, which draws a bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True, console=Console(stderr=True)) as bar:
+        task = bar.add_task("")
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def counting_bar(what: str, total: float) -> Iterator[Callable[[float], None]]:
+    """Yield a function of how much more is done, which draws a bar on a terminal."""
+    with progress_bar(what) as update:
+        done = 0.0
+
+        def advance(more: float) -> None:
+            nonlocal done
+            done += more
+            update(done, total)
+
+        yield advance
+
+
 def print_json(content: dict[str, Any]) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(content, indent=1, allow_nan=False))
@@ -129,11 +165,13 @@ def print_json(content: dict[str, Any]) -> None:
 
 __all__ = [
     "check_writable",
+    "counting_bar",
     "json_option",
     "load",
     "naming",
     "output_option",
     "print_json",
     "progress",
+    "progress_bar",
     "table_options",
 ]

@@ -1,0 +1,123 @@
+"""The stream of batches a run sees, from any step on, each process with its share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from clovecal._validation import IntArray
+from clovecal.training._domains import is_distributed
+from clovecal.training.data import TrainingData, epoch_batches, strata_of
+
+
+class Batch(NamedTuple):
+    """One batch on the device."""
+
+    inputs: Any
+    y: Tensor
+    members: Tensor
+
+
+class BatchStream:
+    """Batches of rows on a device, without end.
+
+    Parameters
+    ----------
+    data
+        Rows. A tensor of inputs is moved to the device whole; a sequence is read as the batches need it.
+    batch_size, balance, seed
+        As in `epoch_batches`.
+    device
+        Where batches are wanted.
+    workers
+        Processes that read a sequence of inputs; 0: this one.
+    """
+
+    def __init__(
+        self,
+        data: TrainingData,
+        *,
+        batch_size: int | None,
+        balance: bool,
+        seed: int,
+        device: torch.device,
+        workers: int = 0,
+    ) -> None:
+        self._data = data
+        self._how: dict[str, Any] = {"batch_size": batch_size, "balance": balance, "seed": seed}
+        self._strata = strata_of(data.members)
+        self._device = device
+        self._workers = workers
+        size = len(data) if batch_size is None else min(batch_size, len(data))
+        self.batches_an_epoch = len(data) // size if balance else math.ceil(len(data) / size)
+
+    def starting_at(self, step: int) -> Iterator[Batch]:
+        """Yield the batches of step ``step`` and all later ones."""
+        inputs = self._data.inputs
+        y, members = self._data.y.to(self._device), self._data.members.to(self._device)
+        if isinstance(inputs, Tensor):
+            yield from self._from_tensor(inputs.to(self._device), y, members, step)
+            return
+        loader: DataLoader[Any] = DataLoader(
+            _WithRow(inputs),
+            batch_sampler=_Rows(self, step),
+            num_workers=self._workers,
+            pin_memory=self._device.type == "cuda",
+        )
+        for read, rows in loader:
+            index = rows.to(self._device, non_blocking=True)
+            yield Batch(on_device(read, self._device), y[index], members[index])
+
+    def rows_from(self, step: int) -> Iterator[IntArray]:
+        """Yield the row numbers of this process's share of each batch."""
+        epoch, done = divmod(step, self.batches_an_epoch)
+        rank, world = (dist.get_rank(), dist.get_world_size()) if is_distributed() else (0, 1)
+        while True:
+            for number, rows in enumerate(epoch_batches(self._strata, epoch=epoch, **self._how)):
+                if number >= done:
+                    yield rows[rank::world]
+            epoch, done = epoch + 1, 0
+
+    def _from_tensor(self, inputs: Tensor, y: Tensor, members: Tensor, step: int) -> Iterator[Batch]:
+        whole = self._how["batch_size"] is None and not is_distributed()
+        while whole:
+            yield Batch(inputs, y, members)
+        for rows in self.rows_from(step):
+            index = torch.as_tensor(rows).to(self._device, non_blocking=True)
+            yield Batch(inputs[index], y[index], members[index])
+
+
+def on_device(inputs: Any, device: torch.device) -> Any:
+    """Move a tensor, or a mapping of tensors such as tokens, to the device; anything else stays."""
+    if isinstance(inputs, dict):
+        return {name: on_device(value, device) for name, value in inputs.items()}
+    return inputs.to(device, non_blocking=True) if isinstance(inputs, Tensor) else inputs
+
+
+class _Rows:
+    """The batches' row numbers, as a loader wants them."""
+
+    def __init__(self, stream: BatchStream, step: int) -> None:
+        self._stream, self._step = stream, step
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (rows.tolist() for rows in self._stream.rows_from(self._step))
+
+
+class _WithRow(Dataset[Any]):
+    """A sequence's items with their row numbers."""
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        self._inputs = inputs
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, row: int) -> tuple[Any, int]:
+        return self._inputs[row], row

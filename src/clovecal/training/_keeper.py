@@ -1,0 +1,64 @@
+"""What a run leaves on disk: its checkpoint and its log."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from clovecal._validation import InputError
+from clovecal.training._checkpoint import Checkpoint
+from clovecal.training._domains import is_distributed
+from clovecal.training._run import Run
+
+
+class Keeper:
+    """Writes the checkpoint and the log of a run, from the first process only."""
+
+    def __init__(self, run: Run, checkpoint: Path | None, log: Path | None, identity: dict[str, Any]) -> None:
+        self._run, self._checkpoint, self._log = run, checkpoint, log
+        self._identity = identity
+        self._first = not is_distributed() or dist.get_rank() == 0
+        self.history: list[dict[str, float | None]] = []
+
+    def resume(self) -> None:
+        """Go on from the checkpoint if there is one, and cut the log back to it."""
+        if self._checkpoint is not None and self._checkpoint.exists():
+            kept = Checkpoint.load(self._checkpoint, self._run.device)
+            other = [name for name, value in self._identity.items() if kept.values["identity"].get(name) != value]
+            if other:
+                raise InputError(
+                    f"checkpoint {str(self._checkpoint)!r} is of another run: its {', '.join(other)} differ; name "
+                    "another file, or remove it to start anew."
+                )
+            try:
+                self._run.restore(kept)
+            except (RuntimeError, ValueError, KeyError):
+                raise InputError(
+                    f"checkpoint {str(self._checkpoint)!r} is of another model or optimizer; name another file, or "
+                    "remove it to start anew."
+                ) from None
+            self.history = kept.values["history"]
+            if self._log is not None and self._first and self._log.exists():
+                os.truncate(self._log, min(kept.values["log_size"], self._log.stat().st_size))
+
+    def log(self, line: Mapping[str, float]) -> None:
+        """Add a line; JSON has no infinity and no NaN, so they are null."""
+        self.history.append({name: value if math.isfinite(value) else None for name, value in line.items()})
+        if self._log is not None and self._first:
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(self.history[-1]) + "\n")
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        if self._checkpoint is None or not self._first:
+            return
+        kept = self._run.state()
+        kept.values["identity"], kept.values["history"] = self._identity, self.history
+        kept.values["log_size"] = self._log.stat().st_size if self._log is not None and self._log.exists() else 0
+        kept.save(self._checkpoint)

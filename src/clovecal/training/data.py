@@ -1,0 +1,145 @@
+"""Rows to train on, and the batches they are dealt into: a pure function of the seed and the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clovecal._validation import InputError, IntArray, as_floats, as_numpy, check_count
+from clovecal.domains import Domains
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Labelled rows of several domains.
+
+    Attributes
+    ----------
+    inputs
+        (n, …) tensor, or a sequence (a map-style data set) whose items are one row's input.
+    y
+        (n,) labels: 0 … C−1, or real targets.
+    members
+        (n, k) float32 matrix of 0 and 1: which row is in which domain.
+    names
+        The k domains.
+    """
+
+    inputs: Tensor | Sequence[Any]
+    y: Tensor
+    members: Tensor
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, inputs: Any, y: Any, *, domains: Any) -> TrainingData:
+        """Return checked rows.
+
+        Parameters
+        ----------
+        inputs
+            Array-like (n, d …), or a sequence of n inputs such as a map-style data set of images. Double precision
+            is kept only in a tensor.
+        y
+            n labels: integers from 0, or floating targets of a regression.
+        domains
+            n labels, an n×k 0/1 membership matrix, or a `Domains`.
+
+        Examples
+        --------
+        >>> rows = TrainingData.of([[0.0], [1.0], [2.0]], [0, 1, 1], domains=["A", "A", "B"])
+        >>> rows.names, len(rows)
+        (('A', 'B'), 3)
+        """
+        labels = _finite_tensor(y, "y")
+        if labels.ndim != 1 or not len(labels):
+            raise InputError(f"y has shape {tuple(labels.shape)}; pass one label a row.")
+        if not labels.is_floating_point():
+            labels = labels.long()
+        is_array = isinstance(inputs, Tensor | list | tuple) or hasattr(inputs, "__array__")
+        if is_array or not hasattr(inputs, "__getitem__"):
+            inputs = _finite_tensor(inputs, "inputs")
+        if len(inputs) != len(labels):
+            raise InputError(f"inputs has {len(inputs)} rows and y has {len(labels)}; pass one input for each label.")
+        belongs = Domains.of(domains, len(labels))
+        members = torch.zeros(len(labels), len(belongs.names))
+        rows = np.arange(len(labels)) if belongs.rows is None else belongs.rows
+        members[torch.as_tensor(rows), torch.as_tensor(belongs.codes)] = 1.0
+        return cls(inputs, labels, members, tuple(str(name) for name in belongs.names))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def strata_of(members: Tensor) -> tuple[IntArray, ...]:
+    """Return the rows of each domain that has some, then those in no domain if there are any."""
+    belongs = members.cpu().numpy() > 0
+    columns = [*belongs.T, ~belongs.any(axis=1)]
+    return tuple(np.flatnonzero(column) for column in columns if column.any())
+
+
+def epoch_batches(
+    strata: Sequence[IntArray], *, batch_size: int | None, balance: bool, seed: int, epoch: int
+) -> Iterator[IntArray]:
+    """Yield the row numbers of each batch of an epoch.
+
+    Parameters
+    ----------
+    strata
+        The rows of each domain and those in none, from `strata_of`.
+    batch_size
+        Rows a batch; None: one batch of all rows, in order.
+    balance
+        True: every batch has the same number of rows from each stratum, small ones coming round more often; False: the
+        rows in random order, the last batch shorter.
+    seed, epoch
+        All that the order depends on, so that a resumed run deals the same batches.
+
+    Examples
+    --------
+    >>> strata = strata_of(torch.tensor([[1.0, 0], [1, 0], [1, 0], [1, 0], [0, 1]]))
+    >>> [sorted(batch.tolist()) for batch in epoch_batches(strata, batch_size=2, balance=True, seed=0, epoch=0)]
+    [[2, 4], [0, 4]]
+    """
+    n = 1 + max(int(rows[-1]) for rows in strata)  # every row is in a stratum
+    if batch_size is None:
+        yield np.arange(n)
+        return
+    size = min(check_count(batch_size, "batch_size"), n)
+    rng = np.random.default_rng([seed, epoch])
+    if not balance:
+        order = rng.permutation(n)
+        yield from (order[start : start + size] for start in range(0, n, size))
+        return
+    share = size // len(strata)
+    if share < 1:
+        raise InputError(f"batch_size is {batch_size} for {len(strata)} domains; pass at least one row a domain.")
+    n_batches = n // size
+    drawn = [_endless(rows, n_batches * share, rng).reshape(n_batches, share) for rows in strata]
+    yield from np.concatenate(drawn, axis=1)
+
+
+def _endless(rows: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Return the first ``count`` of the rows in random order, over and over."""
+    passes = -(-count // len(rows))
+    return np.concatenate([rng.permutation(rows) for _ in range(passes)])[:count]
+
+
+def _finite_tensor(values: Any, name: str) -> Tensor:
+    """Return array-like numbers as a tensor; numpy's default double precision is single in training."""
+    if isinstance(values, Tensor):
+        tensor = values
+    else:
+        array = as_numpy(values, name)
+        if array.dtype.kind not in "fiub":
+            array = as_floats(array, name)
+        # torch shares an array's memory, and wants it writeable and without negative strides
+        tensor = torch.as_tensor(np.require(array, requirements=("C", "W")))
+        tensor = tensor.float() if tensor.dtype == torch.float64 else tensor
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"{name} has values that are not finite; fill or remove them.")
+    return tensor

@@ -1,0 +1,310 @@
+"""Losses that look at every domain, as pure functions of tensors: CLOvE (paper: section 5.3) and its rivals.
+
+All of them are differentiable, are computed in float32 at least (also under autocast), accept a batch in which a domain
+has one row or none, and under ``torch.distributed`` return the loss of the global batch: every process must then call
+them, and ``DistributedDataParallel``'s averaging makes the gradient that of the global batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from clovecal._validation import check_choice, check_positive
+from clovecal.training._domains import membership, sum_over_earlier_processes, sum_over_processes
+from clovecal.training._kernels import laplacian_sums, rbf_sums
+from clovecal.training._rows import (
+    at_least_float32,
+    checked_predictions,
+    derivative_by_scale,
+    full_precision,
+    outcome_and_score,
+)
+
+
+class MmceOptions(TypedDict, total=False):
+    """The options of `mmce`, as `clove` and the objectives take them."""
+
+    kernel: str
+    gamma: float
+    width: float
+    of: str
+    squared: bool
+    unbiased: bool
+
+
+@dataclass(frozen=True)
+class CheckedMmceOptions:
+    """The options of `mmce`, checked, with its defaults."""
+
+    kernel: str = "rbf"
+    gamma: float = 2.5
+    width: float = 0.4
+    of: str = "confidence"
+    squared: bool = True
+    unbiased: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice(self.kernel, "kernel", ("rbf", "laplacian"))
+        check_positive(self.gamma, "gamma")
+        check_positive(self.width, "width")
+        check_choice(self.of, "of", ("confidence", "positive"))
+
+
+def mmce(
+    logits: Tensor,
+    y: Tensor,
+    *,
+    kernel: str = "rbf",
+    gamma: float = 2.5,
+    width: float = 0.4,
+    of: str = "confidence",
+    squared: bool = True,
+    unbiased: bool = False,
+) -> Tensor:
+    """Compute the maximum mean calibration error of a batch; `clovecal.mmce` as a loss.
+
+    Parameters
+    ----------
+    logits
+        (n,) log-odds of label 1, or (n, C).
+    y
+        (n,) labels: 0 and 1, or 0 … C−1.
+    kernel, gamma, width, of, squared, unbiased
+        As in `clovecal.mmce`.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+
+    Notes
+    -----
+    O(n) time and memory for the RBF, O(n log n) for the Laplacian kernel. The gradient through the confidence is the
+    true one; correctness is constant. On [½, 1] the paper's kernel is nearly flat, so that its MMCE sees little more
+    than the mean of correctness − confidence: for training prefer ``of="positive"`` or a sharper kernel. The root
+    (``squared=False``) has gradient 0 where it is 0.
+
+    Examples
+    --------
+    Two rows of confidence 0.8, one right and one wrong: residuals 0.2 and −0.8, (−0.6/2)² = 0.09.
+
+    >>> round(mmce(torch.tensor([4.0, 4.0]).log(), torch.tensor([1, 0])).item(), 6)
+    0.09
+    """
+    options = MmceOptions(kernel=kernel, gamma=gamma, width=width, of=of, squared=squared, unbiased=unbiased)
+    return clove(logits, y, _one_domain(y), n_domains=1, **options)
+
+
+def clove(
+    logits: Tensor, y: Tensor, domains: Tensor, *, n_domains: int | None = None, **options: Unpack[MmceOptions]
+) -> Tensor:
+    """Compute CLOvE, the sum over domains of their MMCE.
+
+    Parameters
+    ----------
+    logits, y
+        As in `mmce`.
+    domains
+        (n,) integer codes (negative: in no domain), or an (n, k) matrix of 0 and 1 for domains that overlap.
+    n_domains
+        How many domains codes stand for; None: the largest code plus one. Pass it under ``torch.compile`` and ``vmap``.
+    options
+        ``kernel``, ``gamma``, ``width``, ``of``, ``squared``, ``unbiased`` of `mmce`, with the same defaults.
+
+    Returns
+    -------
+    Tensor
+        A scalar; a domain without rows (without a pair of rows, when unbiased) adds 0.
+
+    Examples
+    --------
+    >>> logits, y = torch.tensor([4.0, 4.0, 0.25]).log(), torch.tensor([1, 0, 0])
+    >>> round(clove(logits, y, torch.tensor([0, 0, 1])).item(), 6)  # 0.3² + 0.2²
+    0.13
+    """
+    return mmce_by_domain(logits, y, domains, n_domains=n_domains, **options)[0].sum()
+
+
+def mmce_by_domain(
+    logits: Tensor, y: Tensor, domains: Tensor, *, n_domains: int | None = None, **options: Unpack[MmceOptions]
+) -> tuple[Tensor, Tensor]:
+    """Compute the terms of `clove`, (k,), and how many rows each domain has in the batch, (k,)."""
+    chosen = CheckedMmceOptions(**options)
+    with full_precision(logits):
+        outcome, score, lowest = outcome_and_score(checked_predictions(logits, y), y, chosen.of)
+        members = membership(domains, len(y), n_domains=n_domains, dtype=score.dtype)
+        residual = (outcome - score)[:, None] * members
+        if chosen.kernel == "rbf":
+            sums = rbf_sums(score, residual, gamma=chosen.gamma, lowest=lowest)
+        else:
+            sums = laplacian_sums(score, residual, width=chosen.width)
+        rows = sum_over_processes(members.sum(dim=0))
+        pairs = rows.square()
+        if chosen.unbiased:
+            sums = sums - sum_over_processes(residual.square().sum(dim=0))
+            pairs = pairs - rows
+            sums = sums * (pairs > 0)  # one row's sum is its diagonal but for rounding, which the root would magnify
+        value = sums / pairs.clamp(min=1)
+        return (value if chosen.squared else _root(value)), rows
+
+
+def irm_penalty(logits: Tensor, y: Tensor, *, loss: str = "cross-entropy", halves: bool = False) -> Tensor:
+    """Compute IRMv1's penalty, the squared derivative of the mean loss by a factor w on the logits, at w = 1.
+
+    Parameters
+    ----------
+    logits, y
+        As in `mmce`; for the squared loss predictions and real targets.
+    loss
+        "cross-entropy" or "squared".
+    halves
+        False: the square, as in Arjovsky et al.; True: the product of the derivatives on the even and on the odd rows,
+        which is unbiased (and may be negative), as in WILDS.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+
+    Notes
+    -----
+    In closed form, without a second backward pass: the derivative is the mean of (σ(z) − y)·z for binary logits, of
+    Σ_c softmax(z)_c z_c − z_y for several classes and of 2(z − y)·z for the squared loss.
+
+    Examples
+    --------
+    (0.8 − 1)·log 4 = −0.2773, squared.
+
+    >>> round(irm_penalty(torch.tensor([4.0]).log(), torch.tensor([1])).item(), 4)
+    0.0769
+    """
+    return irm_by_domain(logits, y, _one_domain(y), loss=loss, halves=halves, n_domains=1)[0].sum()
+
+
+def irm_by_domain(
+    logits: Tensor,
+    y: Tensor,
+    domains: Tensor,
+    *,
+    loss: str = "cross-entropy",
+    halves: bool = False,
+    n_domains: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute `irm_penalty` in each domain, (k,), and how many rows each has in the batch, (k,)."""
+    with full_precision(logits):
+        z = checked_predictions(logits, y, loss)
+        derivative = derivative_by_scale(z, y, loss)
+        members = membership(domains, len(y), n_domains=n_domains, dtype=z.dtype)
+        if not halves:
+            mean, rows = _means(derivative, members)
+            return mean.square(), rows
+        position = sum_over_earlier_processes(members.sum(dim=0)) + members.cumsum(dim=0) - members
+        odd = members * (position % 2)
+        even_mean, even_rows = _means(derivative, members - odd)
+        odd_mean, odd_rows = _means(derivative, odd)
+        return even_mean * odd_mean, even_rows + odd_rows
+
+
+def coral(features: Tensor, domains: Tensor, *, n_domains: int | None = None) -> Tensor:
+    """Compute DeepCORAL's penalty: how far the domains' means and covariances of features are apart.
+
+    Parameters
+    ----------
+    features
+        (n, d); further axes are flattened.
+    domains, n_domains
+        As in `clove`.
+
+    Returns
+    -------
+    Tensor
+        A scalar: the average over pairs of domains of the mean squared difference of the means and of the
+        covariances (divided by n − 1), as in WILDS. A domain with fewer than two rows is in no pair.
+
+    Examples
+    --------
+    Means 1 and 3 and variances 2 and 2: (1 − 3)² + 0.
+
+    >>> coral(torch.tensor([[0.0], [2.0], [2.0], [4.0]]), torch.tensor([0, 0, 1, 1])).item()
+    4.0
+    """
+    with full_precision(features):
+        x = at_least_float32(features).flatten(start_dim=1)
+        members = membership(domains, len(x), n_domains=n_domains, dtype=x.dtype)
+        rows = sum_over_processes(members.sum(dim=0))
+        total = sum_over_processes(members.T @ x)
+        mean = total / rows.clamp(min=1)[:, None]
+        scatter = torch.stack([_scatter(x - mean[k], members[:, k]) for k in range(members.shape[1])])
+        covariance = sum_over_processes(scatter) / (rows - 1).clamp(min=1)[:, None, None]
+        counted = (rows > 1).to(x.dtype)
+        return _mean_square_difference(mean, counted) + _mean_square_difference(covariance.flatten(1), counted)
+
+
+def group_weights_update(weights: Tensor, losses: Tensor, *, step_size: float) -> Tensor:
+    """Return GroupDRO's weights of the domains after one exponentiated gradient step.
+
+    Parameters
+    ----------
+    weights
+        (k,) weights that sum to 1.
+    losses
+        (k,) mean losses of the domains; 0 for a domain that the batch lacks.
+    step_size
+        η in wᵢ ∝ wᵢ·exp(η·lossᵢ).
+
+    Examples
+    --------
+    >>> group_weights_update(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]).log1p(), step_size=1.0)
+    tensor([0.3333, 0.6667])
+    """
+    return torch.softmax(weights.log() + step_size * losses.detach(), dim=0)
+
+
+def row_losses(logits: Tensor, y: Tensor, *, loss: str = "cross-entropy") -> Tensor:
+    """Return the loss of each row, (n,): cross-entropy of (n,) or (n, C) logits, or squared error."""
+    with full_precision(logits):
+        z = checked_predictions(logits, y, loss)
+        if loss == "squared":
+            return (z - y.to(z.dtype)).square()
+        if z.ndim == 1:
+            return functional.binary_cross_entropy_with_logits(z, y.to(z.dtype), reduction="none")
+        return functional.cross_entropy(z, y.long(), reduction="none")
+
+
+def mean_by_domain(values: Tensor, domains: Tensor, *, n_domains: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the mean of per-row values in each domain (0 where it has no rows), (k,), and its rows, (k,)."""
+    members = membership(domains, len(values), n_domains=n_domains, dtype=values.dtype)
+    return _means(values, members)
+
+
+def _one_domain(y: Tensor) -> Tensor:
+    return torch.zeros(len(y), dtype=torch.int64, device=y.device)
+
+
+def _means(values: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of the values in each domain, 0 where it has no rows, and its rows."""
+    rows = sum_over_processes(members.sum(dim=0))
+    return sum_over_processes((values[:, None] * members).sum(dim=0)) / rows.clamp(min=1), rows
+
+
+def _scatter(centred: Tensor, member: Tensor) -> Tensor:
+    return (centred * member[:, None]).T @ centred
+
+
+def _mean_square_difference(values: Tensor, counted: Tensor) -> Tensor:
+    """Return the mean over pairs of counted rows i < j of mean((v_i − v_j)²): Σ_pairs = m Σ_i (v_i − v̄)²."""
+    m = counted.sum()
+    centre = (values * counted[:, None]).sum(dim=0) / m.clamp(min=1)
+    spread = ((values - centre).square().mean(dim=1) * counted).sum()
+    return 2 * spread / (m - 1).clamp(min=1)
+
+
+def _root(value: Tensor) -> Tensor:
+    """Return √max(value, 0), with gradient 0 at 0 instead of an infinite one."""
+    positive = value > 0
+    return torch.where(positive, value, 1.0).sqrt() * positive

@@ -1,0 +1,200 @@
+"""The one shape of all objectives: a risk over the rows of a batch, and penalties that look at its domains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from clovecal._validation import InputError, check_choice, check_count
+from clovecal.training._domains import mean_over_processes, membership
+from clovecal.training.losses import row_losses
+
+State: TypeAlias = Mapping[str, Tensor]
+
+
+class Loss(NamedTuple):
+    """What an objective says about a batch.
+
+    Attributes
+    ----------
+    total
+        What to differentiate.
+    terms
+        Its parts, detached, for the log: "risk", each penalty by name and its "… weight".
+    scale
+        What the risk counts for in ``total``: 1, or less where an annealed penalty divides it. A term of one's own,
+        such as a weight norm, is added to ``total`` times this.
+    """
+
+    total: Tensor
+    terms: Mapping[str, Tensor]
+    scale: Tensor
+
+
+class Objective(nn.Module):
+    """What training minimises.
+
+    It owns no model, optimizer or device, and is a module only for its buffers (steps done, weights of domains), which
+    a checkpoint keeps. Calling it in training mode counts a step.
+
+    Parameters
+    ----------
+    loss
+        Loss of a row: "cross-entropy" of (n,) or (n, C) logits, or "squared" for real targets.
+    """
+
+    step: Tensor
+
+    def __init__(self, *, loss: str = "cross-entropy") -> None:
+        super().__init__()
+        check_choice(loss, "loss", ("cross-entropy", "squared"))
+        self.loss = loss
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, *, logits: Tensor, y: Tensor, domains: Tensor, features: Tensor | None = None) -> Loss:
+        """Return the loss of a batch.
+
+        Parameters
+        ----------
+        logits, y
+            Predictions of the batch and its labels.
+        domains
+            (n,) integer codes (negative: in no domain) or an (n, k) membership matrix.
+        features
+            (n, d) representations, for `CORAL`.
+        """
+        loss, state = self.compute(dict(self.named_buffers()), logits=logits, y=y, domains=domains, features=features)
+        if self.training:
+            with torch.no_grad():
+                for name, buffer in self.named_buffers():
+                    if state[name] is not buffer:
+                        buffer.copy_(state[name])
+        return loss
+
+    def compute(
+        self, state: State, *, logits: Tensor, y: Tensor, domains: Tensor, features: Tensor | None = None
+    ) -> tuple[Loss, State]:
+        """Return the loss and the buffers after it: a pure function of the buffers before it.
+
+        Under ``vmap`` and a full-graph ``torch.compile`` pass ``domains`` as a matrix: counting codes needs values.
+        """
+        members = membership(domains, len(y), dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
+        risk, state = self._risk(state, row_losses(logits, y, loss=self.loss), members)
+        penalty, terms, weight = self._penalty(state, logits, y, members, features)
+        scale = 1 / weight.clamp(min=1)
+        loss = Loss((risk + penalty) * scale, {"risk": risk.detach(), **terms}, scale)
+        steps = {name: count + 1 for name, count in state.items() if name.rpartition(".")[2] == "step"}
+        return loss, {**state, **steps}
+
+    def __add__(self, other: Objective) -> Objective:
+        """Return the objective with the penalties of both, such as ``CORAL(1.0) + CLOvE(100.0)``."""
+        return _Both(self, other)
+
+    @property
+    def _has_own_risk(self) -> bool:
+        return type(self)._risk is not Objective._risk
+
+    def _risk(self, state: State, losses: Tensor, members: Tensor) -> tuple[Tensor, State]:
+        """Return the mean over all rows, those in no domain included."""
+        return mean_over_processes(losses), state
+
+    def _penalty(
+        self, state: State, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Return the weighted penalty, its logged terms, and by what the total is divided where that exceeds 1."""
+        zero = members.new_zeros(())
+        return zero, {}, zero
+
+
+class PenalisedObjective(Objective):
+    """An objective with a penalty whose weight is annealed.
+
+    Parameters
+    ----------
+    penalty
+        Weight λ of the penalty, from ``anneal`` steps on; before, the weight is 1.
+    anneal
+        Steps with weight 1, as in Arjovsky et al.; 0: λ from the start.
+    rescale
+        Divide the whole loss by λ where λ > 1, as in Arjovsky et al., so that the gradient keeps its size.
+    loss
+        Loss of a row.
+    """
+
+    penalty: Tensor
+    anneal: Tensor
+
+    def __init__(self, penalty: float, *, anneal: int, rescale: bool, loss: str) -> None:
+        super().__init__(loss=loss)
+        if not 0 <= penalty < math.inf:
+            raise InputError(f"penalty is {penalty}; pass a finite weight of 0 or more.")
+        self.rescale = rescale
+        self.register_buffer("penalty", torch.tensor(float(penalty)))
+        self.register_buffer("anneal", torch.tensor(check_count(anneal, "anneal", at_least=0)))
+
+    def penalty_value(self, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None) -> Tensor:
+        """Return the penalty itself, averaged over the domains that the batch has."""
+        raise NotImplementedError
+
+    def _penalty(
+        self, state: State, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        value = self.penalty_value(logits, y, members, features)
+        weight = torch.where(state["step"] < state["anneal"], 1.0, state["penalty"]).to(value.dtype)
+        name = type(self).__name__
+        terms = {name: value.detach(), f"{name} weight": weight}
+        return weight * value, terms, weight if self.rescale else torch.zeros_like(weight)
+
+
+def mean_over_domains(values: Tensor, rows: Tensor) -> Tensor:
+    """Return the mean over the domains that have rows of values that are 0 in the others."""
+    return values.sum() / (rows > 0).sum().clamp(min=1)
+
+
+class _Both(Objective):
+    """The risk of the first objective (or of a second that has its own) with the penalties of both."""
+
+    def __init__(self, first: Objective, second: Objective) -> None:
+        if first.loss != second.loss:
+            raise InputError(f"loss is {first.loss!r} in one objective and {second.loss!r} in the other; use the same.")
+        if first._has_own_risk and second._has_own_risk:
+            raise InputError("both objectives of a sum have a risk of their own (GroupDRO); use one of them.")
+        super().__init__(loss=first.loss)
+        self.first, self.second = first, second
+
+    @property
+    def _has_own_risk(self) -> bool:
+        return self.first._has_own_risk or self.second._has_own_risk
+
+    def _risk(self, state: State, losses: Tensor, members: Tensor) -> tuple[Tensor, State]:
+        own = "first" if self.first._has_own_risk else "second"
+        risk, changed = getattr(self, own)._risk(_part(state, own), losses, members)
+        return risk, {**state, **{f"{own}.{name}": value for name, value in changed.items()}}
+
+    def _penalty(
+        self, state: State, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        parts = [
+            part._penalty(_part(state, name), logits, y, members, features)
+            for name, part in (("first", self.first), ("second", self.second))
+        ]
+        (one, terms, weight), (other, more_terms, other_weight) = parts
+        return one + other, _merged(terms, more_terms), torch.maximum(weight, other_weight)
+
+
+def _merged(terms: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return all terms; a name that is taken gets a prime, so that two penalties of one kind are both logged."""
+    merged = dict(terms)
+    for name, value in more.items():
+        while name in merged:
+            name += "'"
+        merged[name] = value
+    return merged
+
+
+def _part(state: State, name: str) -> State:
+    return {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}

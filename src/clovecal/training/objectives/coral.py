@@ -1,0 +1,35 @@
+"""DeepCORAL of Sun and Saenko, as in WILDS: features whose mean and covariance are the same in every domain."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from clovecal._validation import InputError
+from clovecal.training.losses import coral
+from clovecal.training.objectives._base import PenalisedObjective
+
+
+class CORAL(PenalisedObjective):
+    """Risk plus λ times the mean distance of two domains' feature means and covariances.
+
+    Parameters
+    ----------
+    penalty, anneal, loss
+        As in `PenalisedObjective`; CORAL never rescales.
+
+    Examples
+    --------
+    >>> import torch
+    >>> batch = dict(logits=torch.ones(4), y=torch.tensor([0, 1, 0, 1]), domains=torch.tensor([0, 0, 1, 1]))
+    >>> CORAL(1.0)(**batch, features=torch.tensor([[0.0], [2.0], [2.0], [4.0]])).terms["CORAL"].item()
+    4.0
+    """
+
+    def __init__(self, penalty: float, *, anneal: int = 0, loss: str = "cross-entropy") -> None:
+        super().__init__(penalty, anneal=anneal, rescale=False, loss=loss)
+
+    def penalty_value(self, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None) -> Tensor:
+        """Return the mean distance over pairs of domains."""
+        if features is None:
+            raise InputError("features is missing; CORAL compares the domains' features, pass features=.")
+        return coral(features, members)

@@ -1,0 +1,88 @@
+"""Predictions of a trained model, row by row in their order, however many there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset
+
+from clovecal.training._batches import on_device
+from clovecal.training._domains import is_distributed, rows_of_processes
+
+
+def predict_logits(
+    model: nn.Module,
+    inputs: Tensor | Sequence[Any],
+    *,
+    batch_size: int = 4096,
+    device: torch.device | str | None = None,
+    workers: int = 0,
+) -> Tensor:
+    """Return a model's logits, on the CPU.
+
+    Parameters
+    ----------
+    model
+        Returns logits or a pair (logits, features); it is put into evaluation mode and onto the device.
+    inputs
+        (n, …) tensor, or a sequence of n inputs.
+    batch_size
+        Rows at a time.
+    device
+        None: a GPU if there is one.
+    workers
+        Processes that read a sequence of inputs.
+    """
+    return predict(model, inputs, batch_size=batch_size, device=device, workers=workers)[0]
+
+
+def predict(
+    model: nn.Module,
+    inputs: Tensor | Sequence[Any],
+    *,
+    batch_size: int = 4096,
+    device: torch.device | str | None = None,
+    workers: int = 0,
+) -> tuple[Tensor, Tensor | None]:
+    """Return a model's logits and features (None if it gives none), on the CPU; as `predict_logits`."""
+    place = torch.device(device) if device is not None else default_device()
+    model.to(place).eval()
+    logits, features = [], []
+    with torch.no_grad():
+        for batch in _batches(_share(inputs), batch_size, workers):
+            output = model(on_device(batch, place))
+            first, second = output if isinstance(output, tuple) else (output, None)
+            logits.append(first)
+            if second is not None:
+                features.append(second)
+    columns = [torch.cat(logits)] + ([torch.cat(features)] if features else [])
+    whole = [column.cpu() for column in rows_of_processes(*columns)]
+    return whole[0], whole[1] if features else None
+
+
+def default_device() -> torch.device:
+    """Return this process's GPU if there is one, else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def _share(inputs: Tensor | Sequence[Any]) -> Tensor | Sequence[Any]:
+    """Return this process's rows, a run of its own."""
+    if not is_distributed():
+        return inputs
+    world, rank = dist.get_world_size(), dist.get_rank()
+    start, stop = (len(inputs) * place // world for place in (rank, rank + 1))
+    return inputs[start:stop] if isinstance(inputs, Tensor) else Subset(inputs, range(start, stop))  # type: ignore[arg-type, return-value]
+
+
+def _batches(inputs: Tensor | Sequence[Any], batch_size: int, workers: int) -> Iterator[Any]:
+    if isinstance(inputs, Tensor):
+        yield from torch.split(inputs, batch_size)
+    else:
+        yield from DataLoader(inputs, batch_size=batch_size, num_workers=workers)  # type: ignore[arg-type]

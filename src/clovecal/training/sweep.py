@@ -1,0 +1,243 @@
+"""Sweeps: many heads with drawn settings on the rows of one file, each judged by its validation predictions.
+
+The paper trains hundreds of models for its comparison and its choice among them (paper: section 6.1 and appendix C.2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.utils.validation import validate_data
+
+from clovecal._validation import AnyArray, FloatArray, InputError, IntArray
+from clovecal.metrics import accuracy, log_loss
+from clovecal.tables import open_table
+from clovecal.training._feature_files import read_features
+from clovecal.training._head_network import HeadNetwork, held_out_rows, moments
+from clovecal.training._sweep_config import Source, Sweep, SweepMember, read_sweep
+from clovecal.training.data import TrainingData
+from clovecal.training.ensemble import Member, Progress, train_ensemble
+from clovecal.training.head import CloveClassifier
+from clovecal.training.mlp import MLP
+from clovecal.training.stopping import probabilities
+
+__all__ = ["Outcome", "Sweep", "SweepData", "SweepMember", "read_sweep", "read_sweep_data", "train_members"]
+
+
+@dataclass(frozen=True, eq=False)
+class SweepData:
+    """The rows of a sweep, some of each domain held out.
+
+    Attributes
+    ----------
+    training
+        Rows to train on, their features standardised and clipped as `CloveClassifier` does.
+    inputs, y
+        The same of the held-out rows; labels are positions in ``classes``.
+    domains
+        Domain columns of the held-out rows by name, as in the file.
+    classes
+        The labels of the file.
+    head
+        A head without a network: all but the weights that members have in common.
+    fingerprint
+        Changes with the rows and with which of them are held out.
+    """
+
+    training: TrainingData
+    inputs: torch.Tensor
+    y: IntArray
+    domains: Mapping[str, AnyArray]
+    classes: AnyArray
+    head: CloveClassifier
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """How the training of a member went.
+
+    Attributes
+    ----------
+    diverged
+        None, or a sentence that says when and why.
+    p
+        Predictions of the held-out rows, (n,) or (n, C); None if the training diverged.
+    head
+        The trained model, which can be saved and takes features as they are in the file; None if it diverged.
+    summary
+        For the record: the objective's terms at the last step, accuracy and log-loss on the held-out rows.
+    """
+
+    diverged: str | None
+    p: FloatArray | None
+    head: CloveClassifier | None
+    summary: dict[str, float | None]
+
+
+def read_sweep_data(sweep: Sweep) -> SweepData:
+    """Read a sweep's rows, hold some of each domain out, and standardise the features by the others.
+
+    Parameters
+    ----------
+    sweep
+        From `read_sweep`.
+    """
+    source = sweep.source
+    prefix, names = _feature_columns(source)
+    rows = read_features(str(source.file), label=source.label, domains=source.domain, prefix=prefix, names=names)
+    labels, domains = rows.training_labels()
+    head = CloveClassifier()
+    try:
+        features = np.asarray(validate_data(head, rows.X, dtype=np.float64))  # which also notes the features' names
+    except ValueError as error:
+        raise InputError(f"data.features: {error}") from None
+    head.classes_, y = np.unique(labels, return_inverse=True)
+    if len(head.classes_) < 2:
+        raise InputError(f"data.label has one class only, {head.classes_[0]}; give rows of at least two classes.")
+    whole = TrainingData.of(torch.from_numpy(features), torch.from_numpy(y), domains=domains)
+    if len(whole.names) < 2:
+        raise InputError(f"data.domain has one domain only, {whole.names[0]}; give rows of at least two domains.")
+    strata = np.unique(whole.members.numpy(), axis=0, return_inverse=True)[1].reshape(-1)
+    held = held_out_rows(strata, y, fraction=source.validation, rng=np.random.default_rng([sweep.seed]))
+    head.mean_, head.scale_ = moments(features[~held])
+    standardised = torch.as_tensor((features - head.mean_) / head.scale_, dtype=torch.float32)
+    inputs = standardised.clamp(-head.clip, head.clip)
+    rest = torch.from_numpy(~held)
+    return SweepData(
+        TrainingData(inputs[rest], whole.y[rest], whole.members[rest], whole.names),
+        inputs[~rest],
+        y[held],
+        {name: column[held] for name, column in rows.domains.items()},
+        head.classes_,
+        head,
+        _fingerprint(features, y, whole.members.numpy(), held),
+    )
+
+
+def train_members(
+    members: Sequence[SweepMember],
+    data: SweepData,
+    *,
+    chunk: int = 100,
+    device: torch.device | str | None = None,
+    progress: Progress | None = None,
+) -> Iterator[tuple[SweepMember, Outcome]]:
+    """Train members of a sweep, yielding each with its outcome as soon as its chunk is done.
+
+    Parameters
+    ----------
+    members
+        From `Sweep.members`; those of one objective are trained together.
+    data
+        The rows.
+    chunk
+        Most members trained together.
+    device
+        None: a GPU if there is one.
+    progress
+        Called now and then with the model steps done and those to do.
+    """
+    done, everything = 0, sum(member.steps for member in members)
+    for lot in _chunks(members, chunk):
+        first = lot[0]
+        trained = train_ensemble(
+            [
+                Member(
+                    member.hidden,
+                    member.make_objective(len(data.training.names)),
+                    lr=member.lr,
+                    l2=member.l2,
+                    seed=member.seed,
+                )
+                for member in lot
+            ],
+            data.training,
+            steps=first.steps,
+            batch_size=first.batch_size,
+            balance=first.balance,
+            optimizer=first.optimizer,
+            precision=first.precision,
+            n_outputs=1 if len(data.classes) == 2 else len(data.classes),
+            device=device,
+            progress=None if progress is None else _shifted(progress, done, everything),
+        )
+        done += sum(member.steps for member in lot)
+        logits = torch.from_numpy(trained.logits(data.inputs))
+        for place, member in enumerate(lot):
+            terms = {name: float(values[place]) for name, values in trained.terms.items()}
+            summary = {name: value if math.isfinite(value) else None for name, value in terms.items()}
+            diverged = trained.diverged[place]
+            if diverged is not None:
+                yield member, Outcome(diverged, None, None, summary)
+                continue
+            p = probabilities(logits[place])
+            summary |= {"accuracy": accuracy(data.y, p), "log-loss": log_loss(data.y, p)}
+            yield member, Outcome(None, p, _head(member, trained.member(place), data), summary)
+
+
+def _feature_columns(source: Source) -> tuple[str | None, tuple[str, ...] | None]:
+    """Return how feature columns begin, or their names, checked."""
+    if source.features is None or isinstance(source.features, str):
+        return source.features, None
+    available = open_table(source.file).columns
+    missing = next((name for name in source.features if name not in available), None)
+    if missing is not None:
+        raise InputError(f"data.features has {missing!r}, but {str(source.file)!r} has no such column; check the name.")
+    return None, source.features
+
+
+def _fingerprint(*arrays: AnyArray) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _head(member: SweepMember, model: MLP, data: SweepData) -> CloveClassifier:
+    """Return a member as the estimator that `clovecal predict` reads."""
+    options = {name: value for name, value in member.options.items() if name != "rescale"}
+    head = CloveClassifier(
+        member.hidden,
+        objective=member.objective,
+        penalty=member.penalty or 0.0,
+        mmce_options=options if member.objective == "clove" else None,  # type: ignore[arg-type]
+        learning_rate=member.lr,
+        weight_decay=0.0,
+        batch_size=member.batch_size,
+        max_steps=member.steps,
+        random_state=member.seed,
+    )
+    for name in ("classes_", "mean_", "scale_", "n_features_in_", "feature_names_in_"):
+        if hasattr(data.head, name):
+            setattr(head, name, getattr(data.head, name))
+    head.penalty_, head.candidates_ = member.penalty or 0.0, ()
+    head.message_ = f"Trained for {member.steps} steps as member {member.name} of a sweep."
+    head.network_ = HeadNetwork(
+        model.n_inputs, hidden=model.hidden, n_outputs=model.n_outputs, clip=head.clip, linear=False
+    )
+    head.network_.mlp = model
+    return head
+
+
+def _chunks(members: Sequence[SweepMember], size: int) -> Iterator[Sequence[SweepMember]]:
+    """Yield runs of members with the same objective and options."""
+    start = 0
+    for stop in range(1, len(members) + 1):
+        if stop == len(members) or stop - start == size or _kind(members[stop]) != _kind(members[start]):
+            yield members[start:stop]
+            start = stop
+
+
+def _kind(member: SweepMember) -> tuple[object, ...]:
+    shared = (member.steps, member.batch_size, member.balance, member.optimizer, member.precision)
+    return (member.objective, sorted(member.options.items()), *shared)
+
+
+def _shifted(progress: Progress, before: int, everything: int) -> Progress:
+    return lambda done, _: progress(before + done, everything)

@@ -1,0 +1,564 @@
+"""Losses over domains: hand cases, the double sums and second backward pass that they avoid, precision, transforms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import clovecal as cc
+from clovecal._validation import InputError
+from clovecal.training import losses
+from clovecal.training.losses import MmceOptions
+
+DTYPES = [(torch.float64, 1e-12), (torch.float32, 1e-6)]
+KERNELS: list[MmceOptions] = [
+    *({"kernel": "rbf", "gamma": gamma} for gamma in (0.1, 2.5, 50.0, 500.0)),
+    *({"kernel": "laplacian", "width": width} for width in (0.01, 0.1, 0.4)),
+]
+FORMS: list[MmceOptions] = [
+    {"squared": squared, "unbiased": unbiased} for squared in (True, False) for unbiased in (False, True)
+]
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=str)
+every_form = pytest.mark.parametrize("form", FORMS, ids=str)
+
+
+def batch(
+    n: int, seed: int, *, classes: int = 1, dtype: torch.dtype = torch.float64, tied: float = 0.3
+) -> tuple[Tensor, Tensor]:
+    """Logits, of which some are tied and some large, and labels that they predict too boldly."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n,) if classes == 1 else (n, classes)
+    logits = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    chosen = torch.rand(n, *(1 for _ in shape[1:]), generator=generator) < tied
+    logits = torch.where(chosen, logits.round() + 0.25, logits)
+    p = torch.sigmoid(0.4 * logits + 1) if classes == 1 else torch.softmax(0.3 * logits, dim=1)
+    y = torch.bernoulli(p, generator=generator) if classes == 1 else torch.multinomial(p, 1, generator=generator)[:, 0]
+    return logits.to(dtype).requires_grad_(), y.long()
+
+
+def dense_mmce(
+    logits: Tensor,
+    y: Tensor,
+    *,
+    kernel: str = "rbf",
+    gamma: float = 2.5,
+    width: float = 0.4,
+    of: str = "confidence",
+    squared: bool = True,
+    unbiased: bool = False,
+) -> Tensor:
+    """The definition: every pair of rows, differentiated by autograd."""
+    if of == "positive":
+        score, outcome = torch.sigmoid(logits if logits.ndim == 1 else logits[:, 1] - logits[:, 0]), y
+    elif logits.ndim == 1:
+        score, outcome = torch.sigmoid(logits.abs()), (logits > 0).long() == y
+    else:
+        p = torch.softmax(logits, dim=1)
+        label = p.argmax(dim=1)
+        score, outcome = p[torch.arange(len(y)), label], label == y
+    residual = outcome.to(score.dtype) - score
+    gap = score[:, None] - score[None, :]
+    pairs = residual[:, None] * residual[None, :]
+    pairs = pairs * (torch.exp(-gamma * gap.square()) if kernel == "rbf" else torch.exp(-gap.abs() / width))
+    m = len(y)
+    value = (pairs.sum() - pairs.diagonal().sum()) / (m * (m - 1)) if unbiased else pairs.sum() / m**2
+    return value if squared else value.clamp(min=0).sqrt()
+
+
+def gradient(value: Tensor, logits: Tensor) -> Tensor:
+    return torch.autograd.grad(value, logits)[0]
+
+
+def mean_loss(logits: Tensor, y: Tensor, loss: str) -> Tensor:
+    if loss == "squared":
+        return (logits - y).square().mean()
+    if logits.ndim == 1:
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, y.to(logits.dtype))
+    return torch.nn.functional.cross_entropy(logits, y)
+
+
+def irm_by_autograd(logits: Tensor, y: Tensor, loss: str) -> Tensor:
+    """Arjovsky et al.: a dummy scale, and a gradient that is differentiated again."""
+    scale = torch.ones((), dtype=logits.dtype, requires_grad=True)
+    (slope,) = torch.autograd.grad(mean_loss(logits * scale, y, loss), scale, create_graph=True)
+    return slope.square()
+
+
+def wilds_irm_penalty(logits: Tensor, y: Tensor) -> Tensor:
+    """WILDS' formula: the product of the gradients on [::2] and [1::2]."""
+    scale = torch.ones((), dtype=logits.dtype, requires_grad=True)
+    rows = torch.nn.functional.binary_cross_entropy_with_logits(logits * scale, y.to(logits.dtype), reduction="none")
+    (first,) = torch.autograd.grad(rows[0::2].mean(), [scale], create_graph=True)
+    (second,) = torch.autograd.grad(rows[1::2].mean(), [scale], create_graph=True)
+    return torch.sum(first * second)
+
+
+def wilds_coral(groups: list[Tensor]) -> Tensor:
+    """WILDS' double loop: the penalty of each pair of groups, averaged."""
+    penalty, pairs = torch.zeros((), dtype=groups[0].dtype), 0
+    for i, j in itertools.combinations(range(len(groups)), 2):
+        x, y = groups[i], groups[j]
+        mean_x, mean_y = x.mean(0, keepdim=True), y.mean(0, keepdim=True)
+        cov_x = (x - mean_x).t() @ (x - mean_x) / (len(x) - 1)
+        cov_y = (y - mean_y).t() @ (y - mean_y) / (len(y) - 1)
+        penalty = penalty + (mean_x - mean_y).pow(2).mean() + (cov_x - cov_y).pow(2).mean()
+        pairs += 1
+    return penalty / pairs
+
+
+# Hand cases
+
+
+def test_two_rows_by_the_definition() -> None:
+    # Confidences 0.9 and 0.6, both right: residuals 0.1 and 0.4, kernel k = exp(−2.5·0.09) between them
+    logits = torch.tensor([0.9 / 0.1, 0.4 / 0.6], dtype=torch.float64).log()
+    y = torch.tensor([1, 0])
+    k = math.exp(-2.5 * 0.09)
+    assert losses.mmce(logits, y).item() == pytest.approx((0.17 + 0.08 * k) / 4, rel=1e-14)
+    assert losses.mmce(logits, y, unbiased=True).item() == pytest.approx(0.04 * k, rel=1e-13)
+    # The label's form has residuals 0.1 and −0.4 at 0.9 and 0.4
+    k = math.exp(-2.5 * 0.25)
+    assert losses.mmce(logits, y, of="positive").item() == pytest.approx((0.17 - 0.08 * k) / 4, rel=1e-14)
+
+
+def test_the_gradient_of_one_row_by_hand() -> None:
+    # One right row: (1 − p)², p = σ(z) = 0.8: derivative −2(1 − p)·p(1 − p) = −2·0.2·0.16
+    logits = torch.tensor([4.0], dtype=torch.float64).log().requires_grad_()
+    assert gradient(losses.mmce(logits, torch.tensor([1])), logits).item() == pytest.approx(-0.064, rel=1e-14)
+
+
+def test_clove_is_the_sum_over_domains() -> None:
+    logits, y = batch(30, 0)
+    codes = torch.arange(30) % 3
+    alone = sum(losses.mmce(logits[codes == e], y[codes == e]) for e in range(3))
+    torch.testing.assert_close(losses.clove(logits, y, codes), alone, rtol=1e-12, atol=0)
+
+
+def test_irm_penalty_of_two_rows_by_hand() -> None:
+    # z = log 4 and −log 4, both labelled 1: derivatives (0.8 − 1)·log 4 and (0.2 − 1)·(−log 4), mean 0.3·log 4
+    logits = torch.tensor([4.0, 0.25], dtype=torch.float64).log()
+    y = torch.tensor([1, 1])
+    assert losses.irm_penalty(logits, y).item() == pytest.approx((0.3 * math.log(4)) ** 2, rel=1e-14)
+    assert losses.irm_penalty(logits, y, halves=True).item() == pytest.approx(-0.16 * math.log(4) ** 2, rel=1e-14)
+
+
+def test_coral_of_two_columns_by_hand() -> None:
+    # Means (1, 0) and (3, 1): mean of 4 and 1. Covariances [[2, 0], [0, 0]] and [[2, 2], [2, 2]]: mean of 0, 4, 4, 4.
+    features = torch.tensor([[0.0, 0.0], [2.0, 0.0], [2.0, 0.0], [4.0, 2.0]])
+    assert losses.coral(features, torch.tensor([0, 0, 1, 1])).item() == pytest.approx(2.5 + 3.0)
+
+
+# Agreement with the metrics and with the definitions
+
+
+@every_kernel
+@every_form
+@pytest.mark.parametrize("of", ["confidence", "positive"])
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+def test_mmce_is_the_metric(
+    kernel: MmceOptions, form: MmceOptions, of: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    logits, y = batch(300, 1, dtype=dtype)
+    expected = cc.mmce(y, torch.sigmoid(logits.double()), of=of, **kernel, **form)
+    assert losses.mmce(logits, y, of=of, **kernel, **form).item() == pytest.approx(expected, rel=0, abs=tolerance)
+    assert expected > 1e-4  # not all cancellation
+
+
+@every_kernel
+@every_form
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+def test_mmce_of_classes_is_the_metric(
+    kernel: MmceOptions, form: MmceOptions, dtype: torch.dtype, tolerance: float
+) -> None:
+    logits, y = batch(300, 2, classes=4, dtype=dtype)
+    expected = cc.mmce(y, torch.softmax(logits.double(), dim=1), **kernel, **form)
+    assert losses.mmce(logits, y, **kernel, **form).item() == pytest.approx(expected, rel=0, abs=tolerance)
+
+
+@every_kernel
+@every_form
+@pytest.mark.parametrize(("classes", "of"), [(1, "confidence"), (1, "positive"), (2, "positive"), (4, "confidence")])
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+def test_the_gradient_of_mmce_is_the_double_sums(
+    kernel: MmceOptions, form: MmceOptions, classes: int, of: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    # In single precision equal logits may differ as probabilities, and a tie is a kink of the Laplacian kernel
+    logits, y = batch(60, 3, classes=classes, dtype=dtype, tied=0.3 if dtype == torch.float64 else 0.0)
+    exact = logits.detach().double().requires_grad_()
+    expected = dense_mmce(exact, y, of=of, **kernel, **form)
+    found = losses.mmce(logits, y, of=of, **kernel, **form)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
+    theirs, ours = gradient(expected, exact), gradient(found, logits)
+    assert theirs.abs().max() > 100 * tolerance
+    slack = 1 if form["squared"] or dtype == torch.float64 else 20  # the root of a small value magnifies rounding
+    torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=slack * tolerance)
+
+
+@every_kernel
+@every_form
+def test_overlapping_domains_count_a_row_in_each(kernel: MmceOptions, form: MmceOptions) -> None:
+    logits, y = batch(60, 4)
+    members = torch.rand(60, 3, generator=torch.Generator().manual_seed(0)) < 0.5
+    assert (members.sum(dim=1) == 0).any()
+    assert (members.sum(dim=1) > 1).any()
+    expected = sum(dense_mmce(logits[column], y[column], **kernel, **form) for column in members.T)
+    found = losses.clove(logits, y, members, **kernel, **form)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(gradient(found, logits), gradient(expected, logits), rtol=0, atol=1e-12)
+
+
+@every_kernel
+def test_rows_of_negative_code_count_nowhere(kernel: MmceOptions) -> None:
+    logits, y = batch(60, 5)
+    codes = torch.arange(60) % 4 - 1
+    expected = sum(dense_mmce(logits[codes == e], y[codes == e], **kernel) for e in range(3))
+    found = losses.clove(logits, y, codes, **kernel)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    slope = gradient(found, logits)
+    torch.testing.assert_close(slope, gradient(expected, logits), rtol=0, atol=1e-12)
+    assert (slope[codes < 0] == 0).all()
+
+
+def test_two_columns_of_logits_have_a_positive_class_too() -> None:
+    logits, y = batch(50, 6, classes=2)
+    p = torch.softmax(logits.detach(), dim=1)
+    assert losses.mmce(logits, y, of="positive").item() == pytest.approx(cc.mmce(y, p, of="positive"), abs=1e-12)
+
+
+@pytest.mark.parametrize(("classes", "loss"), [(1, "cross-entropy"), (5, "cross-entropy"), (1, "squared")])
+def test_irm_penalty_and_its_gradient_are_autograds(classes: int, loss: str) -> None:
+    for dtype, tolerance in DTYPES:
+        logits, y = batch(80, 7, classes=classes, dtype=dtype)
+        expected, found = irm_by_autograd(logits, y, loss), losses.irm_penalty(logits, y, loss=loss)
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(
+            gradient(found, logits), gradient(expected, logits), rtol=10 * tolerance, atol=tolerance
+        )
+
+
+def test_irm_penalty_is_the_metric() -> None:
+    logits, y = batch(80, 7)
+    p = torch.sigmoid(logits.detach().clamp(-9, 9))
+    assert losses.irm_penalty(logits.clamp(-9, 9), y).item() == pytest.approx(cc.irm_penalty(y, p), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 31, 64])
+def test_irm_penalty_of_halves_is_wilds(n: int) -> None:
+    logits, y = batch(n, 8)
+    expected, found = wilds_irm_penalty(logits, y), losses.irm_penalty(logits, y, halves=True)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(gradient(found, logits), gradient(expected, logits), rtol=1e-11, atol=1e-14)
+
+
+def test_halves_alternate_within_each_domain() -> None:
+    logits, y = batch(61, 9)
+    codes = torch.randint(-1, 3, (61,), generator=torch.Generator().manual_seed(1))
+    expected = torch.stack([wilds_irm_penalty(logits[codes == e], y[codes == e]) for e in range(3)])
+    found, rows = losses.irm_by_domain(logits, y, codes, halves=True)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+    assert rows.tolist() == [(codes == e).sum().item() for e in range(3)]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_coral_is_wilds_double_loop(overlap: bool) -> None:
+    generator = torch.Generator().manual_seed(2)
+    # Features with a large common mean, where a covariance from raw moments would cancel
+    features = 50 + torch.randn(40, 5, generator=generator, dtype=torch.float64)
+    features.requires_grad_()
+    codes = torch.randint(0, 4, (40,), generator=generator)
+    members = torch.nn.functional.one_hot(codes, 4).bool()
+    if overlap:
+        members |= torch.rand(40, 4, generator=generator) < 0.3
+    expected = wilds_coral([features[column] for column in members.T])
+    found = losses.coral(features, members if overlap else codes)
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-14)
+    torch.testing.assert_close(gradient(found, features), gradient(expected, features), rtol=1e-10, atol=1e-13)
+    single = losses.coral(features.float(), members)
+    torch.testing.assert_close(single.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_coral_flattens_maps_of_features() -> None:
+    maps = torch.randn(12, 3, 2, 2, generator=torch.Generator().manual_seed(3))
+    codes = torch.arange(12) % 2
+    torch.testing.assert_close(losses.coral(maps, codes), losses.coral(maps.reshape(12, 12), codes))
+
+
+def test_domains_with_fewer_than_two_rows_are_in_no_pair_of_coral() -> None:
+    features = torch.randn(9, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    codes = torch.tensor([0, 0, 0, 1, 1, 1, 1, 3, -1])  # domain 2 is absent, 3 has one row
+    expected = wilds_coral([features[codes == 0], features[codes == 1]])
+    torch.testing.assert_close(losses.coral(features, codes), expected)
+    assert losses.coral(features, torch.zeros(9, dtype=torch.int64)).item() == 0.0
+    assert losses.coral(features, torch.full((9,), -1)).item() == 0.0
+
+
+def test_weights_of_domains_follow_wilds() -> None:
+    weights, risks = torch.tensor([0.2, 0.3, 0.5]), torch.tensor([0.7, 0.0, 2.0])
+    for step_size in (0.01, 1.0):
+        expected = weights * torch.exp(step_size * risks)
+        expected = expected / expected.sum()
+        torch.testing.assert_close(losses.group_weights_update(weights, risks, step_size=step_size), expected)
+
+
+def test_weights_of_domains_do_not_overflow() -> None:
+    updated = losses.group_weights_update(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1e4]), step_size=1.0)
+    assert updated.tolist() == [0.0, 1.0]
+
+
+def test_weights_of_domains_are_constants_to_the_gradient() -> None:
+    risks = torch.ones(2, requires_grad=True)
+    assert not losses.group_weights_update(torch.tensor([0.5, 0.5]), risks, step_size=1.0).requires_grad
+
+
+def test_means_by_domain_count_the_rows() -> None:
+    values = torch.tensor([1.0, 3.0, 5.0, 7.0])
+    mean, rows = losses.mean_by_domain(values, torch.tensor([0, 0, 2, -1]))
+    assert (mean.tolist(), rows.tolist()) == ([2.0, 0.0, 5.0], [2.0, 0.0, 1.0])
+
+
+# Edges
+
+LOSSES = {
+    **{
+        f"clove {kernel} {form}": ("clove", {**kernel, **form}) for kernel in (KERNELS[1], KERNELS[6]) for form in FORMS
+    },
+    "clove positive": ("clove", {"of": "positive"}),
+    "irm": ("irm_by_domain", {}),
+    "irm halves": ("irm_by_domain", {"halves": True}),
+}
+every_loss = pytest.mark.parametrize("name", LOSSES)
+
+
+def loss_of(name: str, logits: Tensor, y: Tensor, domains: Tensor, **more: Any) -> Tensor:
+    function, options = LOSSES[name]
+    found = getattr(losses, function)(logits, y, domains, **options, **more)
+    return found if isinstance(found, Tensor) else found[0].sum()
+
+
+def takes_classes(name: str) -> bool:
+    return LOSSES[name][1].get("of") != "positive"
+
+
+@every_loss
+def test_saturated_and_right_predictions_have_finite_gradients(name: str) -> None:
+    y, codes = torch.tensor([1, 0, 1, 0]), torch.tensor([0, 0, 1, 1])
+    for dtype in (torch.float16, torch.float32, torch.float64):
+        sign = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=dtype)
+        shapes = [(1e4 * sign), torch.stack((-1e4 * sign, 1e4 * sign), dim=1)]
+        for logits in shapes if takes_classes(name) else shapes[:1]:
+            logits.requires_grad_()
+            found = loss_of(name, logits, y, codes)
+            assert found.item() == 0.0
+            assert (gradient(found, logits) == 0).all()
+
+
+@every_loss
+def test_a_domain_of_one_row_or_none_leaves_values_and_gradients_finite(name: str) -> None:
+    logits, y = batch(5, 10)
+    codes = torch.tensor([0, 0, 0, 2, -1])  # domain 1 has no row, 2 has one
+    found = loss_of(name, logits, y, codes, n_domains=4)
+    assert torch.isfinite(found)
+    assert torch.isfinite(gradient(found, logits)).all()
+    for nowhere in (torch.full((5,), -1), torch.zeros(5, 2)):
+        found = loss_of(name, logits, y, nowhere)
+        assert found.item() == 0.0
+        assert (gradient(found, logits) == 0).all()
+
+
+def test_a_single_row_has_no_pair_and_adds_exactly_nothing_when_unbiased() -> None:
+    logits = torch.linspace(-3, 3, 40).requires_grad_()
+    for options in KERNELS:
+        for squared in (True, False):
+            alone = losses.clove(
+                logits, torch.arange(40) % 2, torch.arange(40), unbiased=True, squared=squared, **options
+            )
+            assert alone.item() == 0.0
+            assert (gradient(alone, logits) == 0).all()
+
+
+@every_kernel
+def test_the_root_of_nothing_has_gradient_zero(kernel: MmceOptions) -> None:
+    # A constant ½ on balanced labels is calibrated: residuals ½ and −½ at one confidence
+    logits = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    found = losses.mmce(logits, torch.tensor([0, 1]), squared=False, **kernel)
+    assert found.item() == pytest.approx(0.0, abs=1e-7)
+    assert torch.isfinite(gradient(found, logits)).all()
+
+
+@every_kernel
+def test_tied_predictions_have_the_double_sums_gradient(kernel: MmceOptions) -> None:
+    logits = torch.tensor([2.0, 2.0, -2.0, 0.5, 0.5, -0.5, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([1, 0, 1, 1, 0, 0, 1, 0])
+    for of in ("confidence", "positive"):
+        expected, found = dense_mmce(logits, y, of=of, **kernel), losses.mmce(logits, y, of=of, **kernel)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
+        torch.testing.assert_close(gradient(found, logits), gradient(expected, logits), rtol=0, atol=1e-12)
+
+
+def test_the_confidence_is_flat_at_a_logit_of_zero() -> None:
+    logits = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    assert (gradient(losses.mmce(logits, torch.tensor([1, 1, 0])), logits) == 0).all()
+
+
+def test_labels_may_be_booleans_floats_or_small_integers() -> None:
+    logits, y = batch(20, 11)
+    for function in (losses.mmce, losses.irm_penalty, losses.row_losses):
+        expected = function(logits, y)
+        for dtype in (torch.bool, torch.uint8, torch.float32, torch.float64):
+            torch.testing.assert_close(function(logits, y.to(dtype)), expected)
+
+
+def test_squared_losses_keep_the_predictions_dtype() -> None:
+    logits, y = torch.ones(3), torch.zeros(3, dtype=torch.float64)
+    assert losses.row_losses(logits, y, loss="squared").dtype == torch.float32
+    assert losses.irm_penalty(logits, y, loss="squared").dtype == torch.float32
+
+
+# Precision
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_logits_are_computed_in_single(name: str, dtype: torch.dtype) -> None:
+    logits, y = batch(64, 12)
+    half = logits.detach().to(dtype).requires_grad_()
+    single = half.detach().float().requires_grad_()
+    codes = torch.arange(64) % 2
+    expected, found = loss_of(name, single, y, codes), loss_of(name, half, y, codes)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
+    torch.testing.assert_close(gradient(found, half), gradient(expected, single).to(dtype))
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_changes_nothing(name: str, dtype: torch.dtype) -> None:
+    logits, y = batch(64, 13, dtype=torch.float32)
+    codes = torch.arange(64) % 2
+    expected = loss_of(name, logits, y, codes)
+    with torch.autocast("cpu", dtype=dtype):
+        found = loss_of(name, logits, y, codes)
+    assert torch.equal(found, expected)
+    assert torch.equal(gradient(found, logits), gradient(expected, logits))
+
+
+def test_coral_and_row_losses_ignore_autocast() -> None:
+    features = torch.randn(32, 8, generator=torch.Generator().manual_seed(5))
+    logits, y = batch(32, 14, dtype=torch.float32)
+    codes = torch.arange(32) % 2
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = losses.coral(features, codes), losses.row_losses(logits, y)
+    assert torch.equal(found[0], losses.coral(features, codes))
+    assert torch.equal(found[1], losses.row_losses(logits, y))
+    assert losses.coral(features.half(), codes).dtype == torch.float32
+
+
+# Transforms
+
+
+@every_loss
+def test_vmap_of_the_gradient_is_one_model_at_a_time(name: str) -> None:
+    logits = torch.stack([batch(12, seed)[0].detach() for seed in range(3)])
+    y, codes = batch(12, 0)[1], torch.arange(12) % 3 - 1
+
+    def one(z: Tensor) -> Tensor:
+        return loss_of(name, z, y, codes, n_domains=2)
+
+    found = torch.func.vmap(torch.func.grad(one))(logits)
+    for member, z in zip(found, logits, strict=True):
+        z = z.clone().requires_grad_()
+        torch.testing.assert_close(member, gradient(one(z), z), rtol=1e-10, atol=1e-14)
+
+
+def test_coral_under_vmap_is_one_model_at_a_time() -> None:
+    features = torch.randn(3, 10, 4, generator=torch.Generator().manual_seed(6))
+    codes = torch.arange(10) % 2
+    found = torch.func.vmap(lambda x: losses.coral(x, codes, n_domains=2))(features)
+    torch.testing.assert_close(found, torch.stack([losses.coral(x, codes) for x in features]))
+
+
+def test_all_compile_into_one_graph_with_the_same_values_and_gradients() -> None:
+    logits, y = batch(16, 15)
+    codes = torch.arange(16) % 2
+
+    def eager(z: Tensor) -> tuple[Tensor, ...]:
+        return (
+            losses.clove(z, y, codes, n_domains=2),
+            losses.clove(z, y, codes, n_domains=2, kernel="laplacian", squared=False, unbiased=True),
+            losses.irm_by_domain(z, y, codes, n_domains=2, halves=True)[0].sum(),
+            losses.coral(z[:, None].expand(-1, 3) ** 2, codes, n_domains=2),
+        )
+
+    torch._dynamo.reset()
+    compiled = torch.compile(eager, backend="aot_eager", fullgraph=True)
+    for found, expected in zip(compiled(logits), eager(logits), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+        ours = torch.autograd.grad(found, logits, retain_graph=True)[0]
+        torch.testing.assert_close(ours, gradient(expected, logits), rtol=1e-10, atol=1e-14)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("shape", "labels"), [((6, 1), (6,)), ((6,), (6, 1)), ((6,), (5,)), ((6, 3, 2), (6,)), ((), ())]
+)
+def test_shapes_that_would_broadcast_are_refused(shape: tuple[int, ...], labels: tuple[int, ...]) -> None:
+    logits, y, codes = torch.zeros(shape), torch.zeros(labels), torch.zeros(6, dtype=torch.int64)
+    pattern = r"^logits has shape \(.*\) and y \(.*\); pass n labels and \(n,\) predictions .*\.$"
+    for function in (losses.clove, losses.irm_by_domain):
+        with pytest.raises(InputError, match=pattern):
+            function(logits, y, codes)
+    for loss in ("cross-entropy", "squared"):
+        with pytest.raises(InputError, match=pattern):
+            losses.row_losses(logits, y, loss=loss)
+
+
+def test_classes_have_no_squared_loss() -> None:
+    with pytest.raises(InputError, match=r"logits has shape \(6, 3\)"):
+        losses.row_losses(torch.zeros(6, 3), torch.zeros(6), loss="squared")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "linear"}, "kernel is 'linear'; choose one of 'rbf', 'laplacian'."),
+        ({"of": "classwise"}, "of is 'classwise'; choose one of 'confidence', 'positive'."),
+        ({"gamma": 0.0}, "gamma is 0.0; pass a positive number."),
+        ({"kernel": "laplacian", "width": -1.0}, "width is -1.0; pass a positive number."),
+        ({"of": "positive"}, "of is 'positive' but logits has 3 classes; choose 'confidence'."),
+    ],
+)
+def test_wrong_options_are_named(options: Any, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        losses.mmce(torch.zeros(4, 3), torch.zeros(4), **options)
+    assert str(raised.value) == message
+
+
+def test_a_wrong_loss_is_named() -> None:
+    for function in (losses.irm_penalty, losses.row_losses):
+        with pytest.raises(InputError, match="loss is 'hinge'; choose one of"):
+            function(torch.zeros(4), torch.zeros(4), loss="hinge")
+
+
+@pytest.mark.parametrize(
+    ("domains", "message"),
+    [
+        (torch.zeros(5, dtype=torch.int64), r"domains has shape \(5,\) for 6 rows; pass n integer codes"),
+        (torch.zeros(6, 2, 2), r"domains has shape \(6, 2, 2\) for 6 rows"),
+        (torch.zeros(6), "domains has dtype torch.float32; pass integer codes"),
+        (torch.zeros(6, dtype=torch.bool), "domains has dtype torch.bool; pass integer codes"),
+        (torch.zeros(6, 1, dtype=torch.int64), r"domains is one column of integers; pass n codes with .squeeze\(1\)"),
+    ],
+)
+def test_wrong_domains_are_refused(domains: Tensor, message: str) -> None:
+    for function in (losses.clove, losses.irm_by_domain):
+        with pytest.raises(InputError, match=message):
+            function(torch.zeros(6), torch.zeros(6), domains)
+    with pytest.raises(InputError, match=message):
+        losses.coral(torch.zeros(6, 2), domains)
