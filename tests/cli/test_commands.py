@@ -15,7 +15,19 @@ from click.testing import CliRunner
 import clovecal as cc
 from clovecal import cli
 
-COMMANDS = ["audit", "calibrate", "apply", "compare", "select", "demo", "data"]
+COMMANDS = [
+    "audit",
+    "calibrate",
+    "apply",
+    "compare",
+    "select",
+    "demo",
+    "data",
+    "finetune",
+    "predict",
+    "sweep",
+    "reproduce",
+]
 
 
 @pytest.fixture(scope="module")

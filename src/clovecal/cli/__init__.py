@@ -20,6 +20,10 @@ _COMMANDS = {
     "select": "Choose the model that will hold up elsewhere.",
     "demo": "Run the whole job on built-in flight data.",
     "data": "List, fetch or check the data sets.",
+    "finetune": "Train a head on frozen features of several domains.",
+    "predict": "Write the predictions of a trained head.",
+    "sweep": "Train many models at once and write their predictions.",
+    "reproduce": "Regenerate the paper's figures and tables.",
 }
 
 

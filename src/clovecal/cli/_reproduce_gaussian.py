@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from clovecal._validation import InputError
-from clovecal.cli._options import progress
+from clovecal.cli._options import counting_bar, progress
 
 
 @click.command("gaussian")
@@ -46,8 +44,8 @@ def command(output: Path, tiny: bool, force: bool) -> None:
     todo = len(list(records.missing(results, config.parts())))
     click.echo(f"{len(wanted) - todo} of {len(wanted)} parts have a record; {todo} to compute.", err=True)
     try:
-        with _bar(todo) as advance:
-            gaussian.run(config, results, on_part=advance)
+        with counting_bar("Computing", todo) as advance:
+            gaussian.run(config, results, on_part=lambda: advance(1))
     except KeyboardInterrupt:
         click.echo("clovecal: interrupted; finished parts are kept, and the same command goes on.", err=True)
         sys.exit(130)
@@ -66,17 +64,3 @@ def command(output: Path, tiny: bool, force: bool) -> None:
         ) from None
     click.echo(gaussian.table(found))
     click.echo(f"\nRecords: {results}\nFigure: {picture}")
-
-
-@contextmanager
-def _bar(parts: int) -> Iterator[Callable[[], None]]:
-    """Show how many parts are done, on a terminal."""
-    if not sys.stderr.isatty() or not parts:
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("Computing", total=parts)
-        yield lambda: bar.advance(task)

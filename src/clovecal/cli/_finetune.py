@@ -1,0 +1,160 @@
+"""``clovecal finetune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clovecal._validation import InputError
+from clovecal.cli._options import check_writable, json_option, output_option, print_json, progress, progress_bar
+
+
+@click.command("finetune")
+@click.argument("features")
+@output_option("the head (safetensors)")
+@click.option(
+    "--objective",
+    type=click.Choice(["clove", "erm", "irm", "coral", "group-dro"]),
+    default="clove",
+    show_default=True,
+    help="What training minimises.",
+)
+@click.option(
+    "--penalty",
+    default="auto",
+    show_default=True,
+    help="Strength of the penalty, several separated by commas to choose among, or auto: chosen on held-out rows.",
+)
+@click.option("--hidden", default="128,128,128", show_default=True, help="Widths of the hidden layers.")
+@click.option("--label", metavar="NAME", help="Column (npz: array) of labels (guessed: y, label, target, …).")
+@click.option(
+    "--domain",
+    "domains",
+    multiple=True,
+    metavar="NAME",
+    help="Column (npz: array) of domain labels; once per 0/1 column for domains that overlap.",
+)
+@click.option(
+    "--features", "prefix", metavar="PREFIX", help="How feature columns begin; default: all other columns of numbers."
+)
+@click.option("--batch-size", type=int, help="Rows a batch; default: 256.")
+@click.option("--max-steps", type=int, default=5000, show_default=True, help="Most training steps.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of held-out rows, initial weights and batches.")
+@click.option("--device", help="cpu, cuda, cuda:1, …; default: a GPU if there is one.")
+@click.option(
+    "--format",
+    type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
+    help="Format of a table, when its ending does not tell.",
+)
+@json_option
+def command(
+    features: str,
+    output: Path,
+    force: bool,
+    objective: str,
+    penalty: str,
+    hidden: str,
+    label: str | None,
+    domains: tuple[str, ...],
+    prefix: str | None,
+    batch_size: int | None,
+    max_steps: int,
+    seed: int,
+    device: str | None,
+    format: str | None,
+    as_json: bool,
+) -> None:
+    """Train a head on frozen features of several domains.
+
+    FEATURES is an npz archive with arrays X, y and domains, or a table with a column for the label, the domain and
+    each feature. A fifth of each domain's rows is held out: training stops by them, and they choose the strength of
+    the penalty. The result is used with `clovecal predict`.
+
+    \b
+    Example:
+        clovecal finetune features.parquet -o head.safetensors --features emb_
+    """
+    check_writable(output, overwrite=force, how="add --force")
+    strengths = _penalty(penalty)
+    widths = _widths(hidden)
+    CloveClassifier, read_features = _training()
+    with progress(f"Reading {features}"):
+        rows = read_features(features, label=label, domains=domains, prefix=prefix, format=format)
+        y, members = rows.training_labels()
+    options: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size}
+    head = CloveClassifier(
+        widths,
+        objective=objective,
+        penalty=strengths,
+        max_steps=max_steps,
+        random_state=seed,
+        device=device,
+        **options,
+    )
+    with progress_bar("Training") as on_step:
+        head.fit(rows.X, y, domains=members, on_step=on_step)
+    head.save(output, overwrite=force)
+    if as_json:
+        print_json(_details(head, output, len(rows)))
+        return
+    held = int(head.held_out_.sum())
+    click.echo(
+        f"{objective} head for {len(head.classes_)} classes trained on {len(rows) - held:,} rows of "
+        f"{rows.n_features:,} features; {held:,} rows held out."
+    )
+    if len(head.candidates_) > 1:
+        click.echo(f"Held-out accuracy, and {head.criterion} summed over domains, by the strength of the penalty:")
+        for one in head.candidates_:
+            judged = one.excluded or f"{one.criterion:.4f}"
+            chosen = "  chosen" if one.penalty == head.penalty_ else ""
+            click.echo(f"  {one.penalty:>8g}  {one.accuracy:.4f}  {judged}{chosen}")
+    click.echo(head.message_)
+    click.echo(f"Head: {output}")
+
+
+def _training() -> tuple[Any, Any]:
+    """Import what needs the extra, or say how to get it."""
+    try:
+        from clovecal.training._feature_files import read_features
+        from clovecal.training.head import CloveClassifier
+    except ImportError as error:
+        raise click.ClickException(
+            f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
+        ) from None
+    return CloveClassifier, read_features
+
+
+def _penalty(text: str) -> Any:
+    if text == "auto":
+        return text
+    try:
+        values = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--penalty is {text!r}; pass a number, several separated by commas, or auto.") from None
+    return values if len(values) > 1 else values[0]
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--hidden is {text!r}; pass widths separated by commas, such as 128,128.") from None
+
+
+def _details(head: Any, output: Path, n_rows: int) -> dict[str, Any]:
+    return {
+        "head": str(output),
+        "objective": head.objective,
+        "penalty": head.penalty_,
+        "classes": head.classes_.tolist(),
+        "rows": n_rows,
+        "held_out": int(head.held_out_.sum()),
+        "candidates": [
+            {"penalty": one.penalty, "accuracy": one.accuracy, "criterion": one.criterion, "excluded": one.excluded}
+            for one in head.candidates_
+            if one.excluded != "diverged"
+        ],
+        "message": head.message_,
+    }

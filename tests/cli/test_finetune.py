@@ -1,0 +1,218 @@
+"""`clovecal finetune` and `clovecal predict`: from a file of features to a table that `clovecal audit` reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from clovecal.training._feature_files import _class_numbers
+from clovecal.training._head_file import load_head
+from clovecal.training.head import CloveClassifier
+
+QUICK = ("--hidden", "8,8,8", "--max-steps", "30", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X, domain = rng.normal(size=(300, 3)), np.repeat(["A", "B", "C"], 100)
+    return X, (X[:, 0] + 0.5 * rng.normal(size=300) > 0).astype(int), domain
+
+
+@pytest.fixture
+def archive(rows, tmp_path):
+    X, y, domain = rows
+    np.savez(tmp_path / "features.npz", X=X, y=y, domains=domain)
+    return tmp_path / "features.npz"
+
+
+@pytest.fixture
+def frame(rows):
+    X, y, domain = rows
+    columns = {f"emb_{number}": X[:, number] for number in range(3)}
+    return pl.DataFrame({"id": [f"r{row}" for row in range(300)], "y": y, "domain": domain, **columns})
+
+
+def test_an_archive_becomes_a_head_that_equals_the_library_s(run, archive, rows, tmp_path):
+    X, y, domain = rows
+    head = tmp_path / "head.safetensors"
+    code, out, err = run("finetune", archive, "-o", head, "--penalty", "0,1", "--seed", 3, *QUICK)
+    assert (code, err) == (0, "")
+    assert "clove head for 2 classes trained on 240 rows of 3 features; 60 rows held out." in out
+    assert "  chosen" in out
+    library = CloveClassifier((8, 8, 8), penalty=(0, 1), max_steps=30, random_state=3, device="cpu")
+    library.fit(X, y, domains=domain)
+    assert (load_head(head, device="cpu").predict_proba(X) == library.predict_proba(X)).all()
+
+
+def test_predictions_of_an_archive_are_read_by_audit(run, archive, rows, tmp_path):
+    X, y, domain = rows
+    head, table = tmp_path / "head.safetensors", tmp_path / "predictions.parquet"
+    assert run("finetune", archive, "-o", head, "--penalty", "1", *QUICK)[0] == 0
+    code, _, err = run("predict", head, archive, "-o", table, "--device", "cpu")
+    assert code == 0
+    assert "300 rows written" in err
+    read = pl.read_parquet(table)
+    assert read.columns == ["y", "domain", "p", "predicted"]
+    assert (read["p"].to_numpy() == load_head(head, device="cpu").predict_proba(X)[:, 1]).all()
+    assert (read["y"].to_numpy() == y).all()
+    assert (read["domain"].to_numpy() == domain).all()
+    assert ((read["p"] > 0.5).cast(int).cast(str) == read["predicted"]).all()
+    code, out, _ = run("audit", table)
+    assert code == 0
+    assert "A" in out
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_s_features_are_found_by_name_whatever_their_order(ending, run, frame, tmp_path):
+    def write(table, name):
+        path = tmp_path / f"{name}.{ending}"
+        (table.write_csv if ending == "csv" else table.write_parquet)(path)
+        return path
+
+    head = tmp_path / "head.safetensors"
+    code, out, _ = run("finetune", write(frame, "a"), "-o", head, "--features", "emb_", "--penalty", "1", *QUICK)
+    assert code == 0
+    assert "of 3 features" in out
+    shuffled = frame.select("emb_2", "domain", "emb_0", "id", "emb_1")
+    outputs = []
+    for name, table in (("b", frame), ("c", shuffled)):
+        output = tmp_path / f"{name}_out.{ending}"
+        assert run("predict", head, write(table, name), "-o", output, "--device", "cpu")[0] == 0
+        outputs.append(pl.read_csv(output) if ending == "csv" else pl.read_parquet(output))
+    assert (outputs[0]["p"] == outputs[1]["p"]).all()
+    assert outputs[0].columns == ["y", "domain", "p", "predicted"]
+    assert outputs[1].columns == ["domain", "p", "predicted"]
+
+
+def test_without_a_prefix_all_other_numbers_are_features_and_text_is_not(run, frame, tmp_path):
+    frame.write_parquet(tmp_path / "t.parquet")
+    code, out, _ = run("finetune", tmp_path / "t.parquet", "-o", tmp_path / "h.safetensors", "--json", *QUICK)
+    assert code == 0
+    said = json.loads(out)
+    assert said["penalty"] in [one["penalty"] for one in said["candidates"]]
+    assert load_head(tmp_path / "h.safetensors").feature_names_in_.tolist() == ["emb_0", "emb_1", "emb_2"]
+
+
+def test_labels_of_text_and_several_classes_are_numbered(run, rows, tmp_path):
+    X, y, domain = rows
+    label = np.array(["cat", "dog", "owl"])[np.where(X[:, 1] > 1, 2, y)]
+    np.savez(tmp_path / "f.npz", X=X, label=label, domain=domain)
+    head, table = tmp_path / "h.safetensors", tmp_path / "p.parquet"
+    assert run("finetune", tmp_path / "f.npz", "-o", head, "--objective", "erm", *QUICK)[0] == 0
+    assert run("predict", head, tmp_path / "f.npz", "-o", table, "--device", "cpu")[0] == 0
+    read = pl.read_parquet(table)
+    assert read.columns == ["label", "domain", "p_0", "p_1", "p_2", "predicted"]
+    assert (np.array(["cat", "dog", "owl"])[read["label"].to_numpy()] == label).all()
+    assert run("audit", table)[0] == 0
+
+
+def test_labels_are_numbered_in_the_order_of_the_classes_whatever_their_type():
+    assert _class_numbers("y", np.array([10, 2, 10]), np.array([2, 10])).tolist() == [1, 0, 1]
+    assert _class_numbers("y", np.array([1.0, 0.0]), np.array([False, True])).tolist() == [1, 0]
+    assert _class_numbers("y", np.array(["1", "0"]), np.array([0, 1])).tolist() == [1, 0]
+
+
+def test_domains_that_overlap(run, rows, tmp_path):
+    X, y, _ = rows
+    members = np.column_stack([np.arange(300) < 200, np.arange(300) >= 100]).astype(int)
+    np.savez(tmp_path / "f.npz", X=X, y=y, domains=members)
+    head, table = tmp_path / "h.safetensors", tmp_path / "p.parquet"
+    assert run("finetune", tmp_path / "f.npz", "-o", head, *QUICK)[0] == 0
+    assert run("predict", head, tmp_path / "f.npz", "-o", table, "--device", "cpu")[0] == 0
+    assert pl.read_parquet(table).columns == ["y", "domain_0", "domain_1", "p", "predicted"]
+    assert run("audit", table)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["finetune", "predict"])
+def test_help_has_an_example_and_needs_no_torch(command):
+    code = (
+        f"import sys; from clovecal.cli import main; sys.argv = ['clovecal', '{command}', '--help']\n"
+        "try:\n    main()\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"clovecal {command}" in done.stdout.partition("Example:")[2]
+    assert done.stderr.strip() == "False"
+
+
+# Wrong inputs: what to write, the command line and what the sentence says.
+CASES = {
+    "no file": ({}, "finetune no.npz -o h.safetensors", r"file 'no\.npz' does not exist"),
+    "no labels": ({"a.npz": ("X", "domains")}, "finetune a.npz -o h.safetensors", r"has no array 'y' for the label"),
+    "no domains": ({"a.npz": ("X", "y")}, "finetune a.npz -o h.safetensors", r"has no array 'domains'"),
+    "no features": ({"a.npz": ("y", "domains")}, "finetune a.npz -o h.safetensors", r"has no array 'X'"),
+    "a prefix": ({"a.npz": ("X",)}, "finetune a.npz -o h.safetensors --features e", r"--features names columns"),
+    "pickled": ({"a.npz": ("X", "y", "objects")}, "finetune a.npz -o h.safetensors", r"holds Python objects"),
+    "unequal": ({"a.npz": ("X", "y", "short")}, "finetune a.npz -o h.safetensors --domain short", r"has 299 rows but"),
+    "truncated": ({"a.npz": "PK"}, "finetune a.npz -o h.safetensors", r"cannot be read as npz: it is no whole archive"),
+    "no label column": ({"a.csv": "x,domain\n1,a\n"}, "finetune a.csv -o h.safetensors", r"no column looks like the"),
+    "no such prefix": (
+        {"a.csv": "y,x,domain\n1,1,a\n"},
+        "finetune a.csv -o h.safetensors --features q",
+        r"no column whose name begins with 'q'",
+    ),
+    "no numbers": ({"a.csv": "y,x,domain\n1,b,a\n"}, "finetune a.csv -o h.safetensors", r"no column of numbers"),
+    "a gap": ({"a.csv": "y,x,domain\n1,,a\n0,1,a\n"}, "finetune a.csv -o h.safetensors", r"'x' is empty at data row 1"),
+    "one class": ({"a.csv": "y,x,domain\n1,1,a\n1,2,b\n"}, "finetune a.csv -o h.safetensors", r"y has one class only"),
+    "wrong penalty": (
+        {},
+        "finetune a.csv -o h.safetensors --penalty big",
+        r"--penalty is 'big'; pass a number, several",
+    ),
+    "wrong widths": ({}, "finetune a.csv -o h.safetensors --hidden x", r"pass widths separated by commas"),
+    "an existing head": ({"h.safetensors": "x"}, "finetune a.csv -o h.safetensors", r"exists; add --force"),
+    "no head": ({}, "predict h.safetensors a.npz -o p.parquet", r"'h\.safetensors' does not exist"),
+    "not a head": ({"h.safetensors": "x"}, "predict h.safetensors a.npz -o p.parquet", r"not readable as safetensors"),
+    "other features": ({"a.npz": ("wide",)}, "predict good.safetensors a.npz -o p.parquet", r"has 4 features but the"),
+    "unknown label": (
+        {"a.npz": ("X", "unknown")},
+        "predict good.safetensors a.npz -o p.parquet --label unknown",
+        r"column 'unknown' is 7 at data row 1, a label that the head was not trained on",
+    ),
+    "wrong ending": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.xlsx", r"must end in \.parquet or \.csv"),
+    "no such label": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.csv --label q", r"no array 'q'"),
+}
+
+
+@pytest.fixture(scope="module")
+def good_head(rows, tmp_path_factory):
+    X, y, domain = rows
+    path = tmp_path_factory.mktemp("head") / "good.safetensors"
+    CloveClassifier((4,), penalty=0.0, max_steps=5, device="cpu").fit(X, y, domains=domain).save(path)
+    return path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_input_is_one_sentence(case, run, rows, good_head, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y, domain = rows
+    arrays = {
+        "X": X,
+        "y": y,
+        "domains": domain,
+        "short": domain[1:],
+        "wide": np.column_stack([X, y]),
+        "unknown": y + 7,
+        "objects": np.array([None, 1], dtype=object),
+    }
+    files, line, message = CASES[case]
+    for name, content in files.items():
+        if isinstance(content, str):
+            (tmp_path / name).write_text(content)
+        else:
+            np.savez(tmp_path / name, **{"X" if one == "wide" else one: arrays[one] for one in content})
+    (tmp_path / "good.safetensors").write_bytes(good_head.read_bytes())
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    code, out, err = run(*line.split())
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert re.search(message, " ".join(err.split())), err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

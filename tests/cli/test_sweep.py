@@ -1,0 +1,191 @@
+"""`clovecal sweep`: what it writes, how it goes on after an end of any kind, and what it says about wrong input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from clovecal.reproduce import records
+
+CONFIG = """
+[data]
+file = "rows.csv"
+features = "f_"
+domain = "hospital"
+[sweep]
+members = 2
+steps = 5
+batch_size = 20
+hidden = [4]
+chunk = 1
+[[objective]]
+name = "clove"
+penalty = {log10 = [1, 2]}
+[[objective]]
+name = "erm"
+label = "wild"
+lr = 1e38
+members = 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 120)
+    rows = [f"{y[i]},{'AB'[i % 2]},{y[i] + rng.normal()},{rng.normal()}" for i in range(120)]
+    (tmp_path / "rows.csv").write_text("\n".join(["y,hospital,f_0,f_1", *rows, ""]))
+    path = tmp_path / "sweep.toml"
+    path.write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def records_in(folder):
+    return [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+
+
+def test_a_sweep_writes_a_record_of_each_member_and_tables_that_select_reads(run, config, tmp_path):
+    code, out, err = run("sweep", config)
+    assert code == 0
+    assert out == "Next: clovecal select 'sweep/predictions/*.parquet'\n"
+    assert err == "1 of 3 members diverged (wild-000); sweep/records.jsonl says why.\n"
+    folder = tmp_path / "sweep"
+    first, _, wild = records_in(folder)
+    assert first["config"]["name"] == "clove-000"
+    assert first["diverged"] is None
+    assert 0 <= first["accuracy"] <= 1
+    assert wild["diverged"].startswith("Training diverged: the loss (risk nan) was not finite at step 2;")
+    assert sorted(path.name for path in (folder / "predictions").iterdir()) == [
+        "clove-000.parquet",
+        "clove-001.parquet",
+    ]
+    table = pq.read_table(folder / "predictions" / "clove-000.parquet")
+    assert table.column_names == ["y", "p", "domain"]
+    assert table.num_rows == 24
+    code, out, _ = run("select", folder / "predictions" / "*.parquet", "--json")
+    assert code == 0
+    assert {one["model"] for one in json.loads(out)["table"]} == {"clove-000", "clove-001"}
+    code, _, _ = run("predict", folder / "models" / "clove-001.safetensors", "rows.csv", "-o", "p.csv")
+    assert code == 0
+
+
+def test_a_finished_sweep_is_not_repeated_and_a_larger_one_trains_only_what_is_new(run, config, tmp_path):
+    run("sweep", config, "-o", "out")
+    before = (tmp_path / "out" / "records.jsonl").read_text()
+    code, _, err = run("sweep", config, "-o", "out")
+    assert code == 0
+    assert err.startswith("3 of 3 members are there already.\n")
+    assert (tmp_path / "out" / "records.jsonl").read_text() == before
+    config.write_text(CONFIG.replace("members = 2", "members = 3"))
+    run("sweep", config, "-o", "out")
+    after = (tmp_path / "out" / "records.jsonl").read_text()
+    assert after.startswith(before)
+    assert [record["config"]["name"] for record in records_in(tmp_path / "out")][3:] == ["clove-002"]
+
+
+def test_another_sweep_is_not_mixed_in_unless_forced(run, config, tmp_path):
+    run("sweep", config, "-o", "out")
+    config.write_text(CONFIG.replace("steps = 5", "steps = 6").replace("members = 2", "members = 1"))
+    code, out, err = run("sweep", config, "-o", "out")
+    assert (code, out) == (2, "")
+    assert err == (
+        "clovecal: folder 'out' holds another sweep, whose member clove-000 differs in steps; choose another folder "
+        "with -o, or start anew with --force.\n"
+    )
+    code, _, _ = run("sweep", config, "-o", "out", "--force")
+    assert code == 0
+    assert [record["config"]["steps"] for record in records_in(tmp_path / "out")] == [6, 6]
+    assert [path.name for path in (tmp_path / "out" / "predictions").iterdir()] == ["clove-000.parquet"]
+    assert [path.name for path in (tmp_path / "out" / "models").iterdir()] == ["clove-000.safetensors"]
+
+
+def test_other_rows_make_another_sweep(run, config, tmp_path):
+    run("sweep", config, "-o", "out")
+    rows = tmp_path / "rows.csv"
+    rows.write_text(rows.read_text().replace(",A,", ",C,", 1))
+    code, _, err = run("sweep", config, "-o", "out")
+    assert code == 2
+    assert "whose member clove-000 differs in rows;" in err
+
+
+def test_a_sweep_that_was_killed_goes_on_without_repeating_what_was_finished(run, config, tmp_path):
+    config.write_text(CONFIG.replace("members = 2", "members = 400"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clovecal", "sweep", str(config), "-o", "out"],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    results = tmp_path / "out" / "records.jsonl"
+    while not (results.exists() and results.read_bytes().count(b"\n") >= 3):
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    finished = records.read(results)
+    assert len(finished) < 400
+    with results.open("ab") as file:  # as if it had been killed while it wrote
+        file.write(b'{"config": {"name"')
+    config.write_text(CONFIG.replace("members = 2", f"members = {len(finished) + 2}"))
+    code, _, err = run("sweep", config, "-o", "out")
+    assert code == 0
+    assert err.startswith(f"{len(finished)} of {len(finished) + 3} members are there already.\n")
+    after = records_in(tmp_path / "out")
+    assert after[: len(finished)] == finished
+    names = [record["config"]["name"] for record in after]
+    assert sorted(names) == [*(f"clove-{number:03d}" for number in range(len(finished) + 2)), "wild-000"]
+    tables = {path.stem for path in (tmp_path / "out" / "predictions").glob("*.parquet")}
+    assert set(names) - {"wild-000"} <= tables
+
+
+def test_an_interrupted_sweep_says_what_is_kept(run, config, tmp_path, monkeypatch):
+    from clovecal.training import sweep
+
+    def interrupted(members, data, **options):
+        yield next(iter(train_members(members, data, **options)))
+        raise KeyboardInterrupt
+
+    train_members = sweep.train_members
+    monkeypatch.setattr(sweep, "train_members", interrupted)
+    code, out, err = run("sweep", config, "-o", "out")
+    assert (code, out) == (130, "")
+    assert err == (
+        "clovecal: interrupted; what is finished (1 of 3 members this time) is in out, the same command goes on from "
+        "there.\n"
+    )
+    assert len(records_in(tmp_path / "out")) == 1
+
+
+def test_domains_that_overlap_keep_a_column_each(run, config, tmp_path):
+    rng = np.random.default_rng(1)
+    rows = [f"{i % 2},{int(i % 3 > 0)},{int(i % 5 > 1)},{rng.normal()}" for i in range(120)]
+    (tmp_path / "rows.csv").write_text("\n".join(["y,old,domain_rural,f_0", *rows, ""]))
+    config.write_text(CONFIG.replace('domain = "hospital"', 'domain = ["old", "domain_rural"]'))
+    code, _, _ = run("sweep", config, "-o", "out")
+    assert code == 0
+    table = pq.read_table(tmp_path / "out" / "predictions" / "clove-000.parquet")
+    assert table.column_names == ["y", "p", "domain_old", "domain_rural"]
+    code, _, _ = run("select", "out/predictions/*.parquet")
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("steps = 5", "", "clovecal: sweep.steps is missing; add it.\n"),
+        ('features = "f_"', 'features = "g_"', "has no column whose name begins with 'g_'"),
+        ('domain = "hospital"', 'domain = "ward"', "column 'ward' is not in the table"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(run, config, old, new, message):
+    config.write_text(CONFIG.replace(old, new))
+    code, out, err = run("sweep", config)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
