@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WILDS := .venv-wilds
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements/constraints.txt
 
 # Real data for the tests that want it; they are skipped, with that reason, where it is absent.
@@ -9,7 +10,7 @@ ifneq ($(wildcard ../shared/data),)
 export CLOVECAL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-wilds lint bench docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/clovecal demo --output demo-output
@@ -23,6 +24,10 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# The readers beside the wilds package, and the torchvision and transformers models, in an environment of their own.
+test-wilds: $(WILDS)/.done
+	$(WILDS)/bin/python -m pytest tests/oracles_wilds
+
 bench: $(VENV)/.dev
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
@@ -32,7 +37,7 @@ docs: $(VENV)/.dev
 	$(BIN)/pdoc clovecal clovecal.datasets --docformat numpy --output-directory docs/_build
 
 clean:
-	rm -rf $(VENV) demo-output docs/_build
+	rm -rf $(VENV) $(WILDS) demo-output docs/_build
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -46,3 +51,11 @@ $(VENV)/.demo: pyproject.toml requirements/constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml requirements/constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev,oracles]'
 	touch $@ $(VENV)/.demo
+
+# torch from its CPU wheel first; the others without their dependencies, which would bring another torch.
+$(WILDS)/.done: pyproject.toml requirements/wilds.txt requirements/wilds-no-deps.txt
+	$(PYTHON) -m venv $(WILDS)
+	$(WILDS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement requirements/wilds.txt
+	$(WILDS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --requirement requirements/wilds-no-deps.txt
+	$(WILDS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --editable .
+	touch $@

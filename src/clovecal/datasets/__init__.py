@@ -1,6 +1,9 @@
-"""Data sets whose rows know their domain: ``load_*`` real ones, ``make_*`` synthetic ones."""
+"""Data sets whose rows know their domain: ``load_*`` real ones, ``make_*`` synthetic ones; and digits to colour."""
 
 from clovecal.datasets._base import DomainDataset
+from clovecal.datasets._colored import colored_digits
 from clovecal.datasets._flights import load_flights
+from clovecal.datasets._lazy import LazyDataset
+from clovecal.datasets._mnist import Digits, load_digits, load_mnist
 
-__all__ = ["DomainDataset", "load_flights"]
+__all__ = ["Digits", "DomainDataset", "LazyDataset", "colored_digits", "load_digits", "load_flights", "load_mnist"]
