@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from _timing import append_record, environment
 
-ROUNDS = 3
+ROUNDS = 7
 DOMAINS = np.array([f"site {number:02d}" for number in range(50)])
 SCAN = """
 import polars as pl
@@ -96,12 +96,12 @@ def main() -> None:
                 runs[name].append(run(task))
     least = {name: min(one.elapsed for one in of) for name, of in runs.items()}
     results = {
-        "audit / polars scan and group, whole processes (elapsed, least of 3)": least["clovecal audit"]
+        "audit / polars scan and group, whole processes (elapsed, least of {ROUNDS})": least["clovecal audit"]
         / least["polars scan and group"],
         "peak memory of audit, GB": max(one.peak for one in runs["clovecal audit"]),
         "peak memory of apply, GB": max(one.peak for one in runs["clovecal apply"]),
         "peak memory of the polars scan, GB": max(one.peak for one in runs["polars scan and group"]),
-        "apply / polars scan and group (elapsed, least of 3)": least["clovecal apply"] / least["polars scan and group"],
+        "apply / polars scan and group (elapsed, least of {ROUNDS})": least["clovecal apply"] / least["polars scan and group"],
     }
     for name, value in results.items():
         print(f"{name:<75} {value:.3g}")
