@@ -96,12 +96,13 @@ def main() -> None:
                 runs[name].append(run(task))
     least = {name: min(one.elapsed for one in of) for name, of in runs.items()}
     results = {
-        "audit / polars scan and group, whole processes (elapsed, least of {ROUNDS})": least["clovecal audit"]
+        f"audit / polars scan and group, whole processes (elapsed, least of {ROUNDS})": least["clovecal audit"]
         / least["polars scan and group"],
         "peak memory of audit, GB": max(one.peak for one in runs["clovecal audit"]),
         "peak memory of apply, GB": max(one.peak for one in runs["clovecal apply"]),
         "peak memory of the polars scan, GB": max(one.peak for one in runs["polars scan and group"]),
-        "apply / polars scan and group (elapsed, least of {ROUNDS})": least["clovecal apply"] / least["polars scan and group"],
+        f"apply / polars scan and group (elapsed, least of {ROUNDS})": least["clovecal apply"]
+        / least["polars scan and group"],
     }
     for name, value in results.items():
         print(f"{name:<75} {value:.3g}")
