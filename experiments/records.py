@@ -42,4 +42,3 @@ def number(value: float, digits: int = 4, *, sign: bool = False) -> str:
     if value < 0 and float(text):
         return "−" + text
     return ("+" if sign and float(text) else "") + text
-
