@@ -1,6 +1,6 @@
-"""On two processes every loss and objective, and the gradient that DDP averages, are those of the global batch.
+"""On two processes every loss, objective and whole fit, and the gradient that DDP averages, are of the global batch.
 
-The file is also the script that each process runs: ``python test_distributed.py RANK FOLDER``.
+The file is also the script that each process runs: ``torchrun --nproc_per_node=2 test_distributed.py FOLDER``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from clovecal.training import losses
+from clovecal.training import EarlyStopping, TrainingData, fit, losses
 from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
 
 ROWS, WORLD, TIMEOUT_S = 23, 2, 120
@@ -106,20 +105,66 @@ def outcomes(net: nn.Module, rows: tuple[Tensor, Tensor, Tensor]) -> dict[str, d
     return found
 
 
-def run_process(rank: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=WORLD, timeout=timedelta(seconds=60)
+class Lazy:
+    """A sequence of inputs that is no tensor."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __getitem__(self, row: int) -> Tensor:
+        return self.tensor[row]
+
+
+def trained(
+    how: str, folder: Path, *, dropout: float = 0.0, steps: int = 15, checkpoint: str | None = None
+) -> dict[str, Tensor]:
+    """Return the weights after a fit of 47 rows, a number that two processes cannot share evenly."""
+    x, y, domains = (torch.cat((column, column))[:-1] for column in global_batch(torch.float32)[:3])
+    members = domains[:, None] == torch.arange(3)
+    inputs = Lazy(x + 0.1 * y[:, None]) if how == "rows read one by one" else x + 0.1 * y[:, None]
+    rows = TrainingData.of(inputs, y, domains=members.numpy())
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(dropout), nn.Linear(4, 1), nn.Flatten(0))
+    fit(
+        model,
+        rows,
+        CLOvE(20.0, anneal=5, of="positive") + GroupDRO(3, step_size=0.1),
+        steps=steps,
+        batch_size=None if how == "all rows" else 10,
+        balance=how == "as many rows of each domain",
+        validation=rows,
+        stopping=EarlyStopping(every=3),
+        device="cpu",
+        checkpoint=None if checkpoint is None else folder / checkpoint,
+        checkpoint_every=6,
     )
-    found = {}
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+WAYS = ("all rows", "any rows", "as many rows of each domain", "rows read one by one")
+
+
+def run_process(folder: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    found: dict = {}
     for dtype in (torch.float64, torch.float32):
         # Parameters that only one kind of loss reaches (the head in CORAL) still take part in the averaging.
         net = nn.parallel.DistributedDataParallel(Net().to(dtype), find_unused_parameters=True)
         for split in SPLITS:
             own = slice(0, split) if rank == 0 else slice(split, ROWS)
             found[dtype, split] = outcomes(net, tuple(column[own] for column in global_batch(dtype)))
-    torch.save(found, folder / f"{rank}.pt")
     dist.destroy_process_group()
+    for how in WAYS:  # each fit now joins the other process by itself, and leaves it
+        found[how] = trained(how, folder)
+    found["straight"] = trained("rows read one by one", folder, dropout=0.4)
+    trained("rows read one by one", folder, dropout=0.4, steps=6, checkpoint="run.safetensors")
+    found["resumed"] = trained("rows read one by one", folder, dropout=0.4, checkpoint="run.safetensors")
+    torch.save(found, folder / f"{rank}.pt")
 
 
 @pytest.fixture(scope="module")
@@ -128,22 +173,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
         pytest.skip("this torch has no gloo backend")
     folder = tmp_path_factory.mktemp("processes")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(rank), str(folder)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(WORLD)
-    ]
-    try:
-        said = [process.communicate(timeout=TIMEOUT_S)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * WORLD, "\n".join(said)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={WORLD}", "--standalone"]
+    ended = subprocess.run(
+        [*torchrun, __file__, str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     return [torch.load(folder / f"{rank}.pt") for rank in range(WORLD)]
 
 
@@ -177,5 +216,19 @@ def test_the_gradients_are_not_all_zero(alone: dict) -> None:
             assert alone[torch.float64][case]["body.weight"].abs().max() > 1e-5, case
 
 
+@pytest.mark.parametrize("how", WAYS)
+def test_a_fit_on_two_processes_is_the_fit_on_one(found: list[dict], tmp_path: Path, how: str) -> None:
+    alone = trained(how, tmp_path)
+    for process in found:
+        for name, expected in alone.items():
+            torch.testing.assert_close(process[how][name], expected, rtol=0, atol=1e-6)
+
+
+def test_a_resumed_fit_on_two_processes_is_bit_exact_with_dropout(found: list[dict]) -> None:
+    for process in found:
+        for name, expected in process["straight"].items():
+            assert torch.equal(process["resumed"][name], expected)
+
+
 if __name__ == "__main__":
-    run_process(int(sys.argv[1]), Path(sys.argv[2]))
+    run_process(Path(sys.argv[1]))

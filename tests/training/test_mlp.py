@@ -29,6 +29,13 @@ def test_the_shapes_follow_the_outputs_and_images_are_flattened():
     assert features.shape == (7, 12)
 
 
+def test_bytes_and_double_precision_are_converted():
+    model = MLP(3, hidden=(2,))
+    inputs = torch.tensor([[0, 128, 255]])
+    for dtype in (torch.uint8, torch.int64, torch.float64):
+        assert torch.equal(model(inputs.to(dtype))[0], model(inputs.float())[0])
+
+
 def test_weights_start_xavier_uniform_and_biases_at_zero():
     model = MLP(300, hidden=(500,), seed=3, dtype=torch.float64)
     weight, bias, *_ = model.parameters()

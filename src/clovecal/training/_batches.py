@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from clovecal._validation import IntArray
+from clovecal._validation import IntArray, check_count
 from clovecal.training._domains import is_distributed
 from clovecal.training.data import TrainingData, epoch_batches, strata_of
 
@@ -54,7 +55,7 @@ class BatchStream:
         self._strata = strata_of(data.members)
         self._device = device
         self._workers = workers
-        size = len(data) if batch_size is None else min(batch_size, len(data))
+        size = len(data) if batch_size is None else min(check_count(batch_size, "batch_size"), len(data))
         self.batches_an_epoch = len(data) // size if balance else math.ceil(len(data) / size)
 
     def starting_at(self, step: int) -> Iterator[Batch]:
@@ -69,6 +70,7 @@ class BatchStream:
             batch_sampler=_Rows(self, step),
             num_workers=self._workers,
             pin_memory=self._device.type == "cuda",
+            generator=self._seed_of_workers(step),
         )
         for read, rows in loader:
             index = rows.to(self._device, non_blocking=True)
@@ -77,26 +79,42 @@ class BatchStream:
     def rows_from(self, step: int) -> Iterator[IntArray]:
         """Yield the row numbers of this process's share of each batch."""
         epoch, done = divmod(step, self.batches_an_epoch)
-        rank, world = (dist.get_rank(), dist.get_world_size()) if is_distributed() else (0, 1)
         while True:
             for number, rows in enumerate(epoch_batches(self._strata, epoch=epoch, **self._how)):
                 if number >= done:
-                    yield rows[rank::world]
+                    yield rows[self._share()]
             epoch, done = epoch + 1, 0
 
     def _from_tensor(self, inputs: Tensor, y: Tensor, members: Tensor, step: int) -> Iterator[Batch]:
-        whole = self._how["batch_size"] is None and not is_distributed()
-        while whole:
-            yield Batch(inputs, y, members)
+        if self._how["batch_size"] is None:
+            own = self._share()
+            whole = Batch(inputs[own], y[own], members[own])
+            while True:
+                yield whole
         for rows in self.rows_from(step):
             index = torch.as_tensor(rows).to(self._device, non_blocking=True)
             yield Batch(inputs[index], y[index], members[index])
 
+    def _share(self) -> slice:
+        """Return which rows of a batch are this process's."""
+        return slice(dist.get_rank(), None, dist.get_world_size()) if is_distributed() else slice(None)
+
+    def _seed_of_workers(self, step: int) -> torch.Generator:
+        """Return what a loader draws its workers' seed from.
+
+        Not torch's global generator: a resumed run makes a second loader, and the draw would change its dropout.
+        """
+        rank = dist.get_rank() if is_distributed() else 0
+        drawn = np.random.default_rng([self._how["seed"], step, rank]).integers(2**63)
+        return torch.Generator().manual_seed(int(drawn))
+
 
 def on_device(inputs: Any, device: torch.device) -> Any:
-    """Move a tensor, or a mapping of tensors such as tokens, to the device; anything else stays."""
-    if isinstance(inputs, dict):
+    """Move a tensor, or a mapping or list of tensors such as tokens and their mask, to the device; all else stays."""
+    if isinstance(inputs, Mapping):
         return {name: on_device(value, device) for name, value in inputs.items()}
+    if isinstance(inputs, list | tuple):
+        return [on_device(value, device) for value in inputs]
     return inputs.to(device, non_blocking=True) if isinstance(inputs, Tensor) else inputs
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -44,15 +43,16 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        tensors = {name: tensor.detach().contiguous() for name, tensor in self.tensors.items()}
+        tensors = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
         with replacing(path) as temporary:
             save_file(tensors, temporary, metadata={"clovecal": json.dumps({"format": _FORMAT, **self.values})})
 
     @classmethod
-    def load(cls, path: Path, device: torch.device) -> Checkpoint:
-        """Read a file."""
+    def load(cls, path: Path) -> Checkpoint:
+        """Read a file, onto the CPU."""
+        # whoever loads a state dict moves it; Adam's count of steps is to stay, or each step would wait for a GPU
         try:
-            with safe_open(path, framework="pt", device=str(device)) as file:
+            with safe_open(path, framework="pt", device="cpu") as file:
                 values = json.loads((file.metadata() or {}).get("clovecal", "{}"))
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         except (SafetensorError, json.JSONDecodeError):
@@ -63,7 +63,7 @@ class Checkpoint:
 
     def _packed(self, name: str, value: Any) -> Any:
         if isinstance(value, Tensor):
-            self.tensors[name] = value.clone()  # tensors that share memory cannot be saved
+            self.tensors[name] = value.detach().to("cpu", copy=True)  # tensors that share memory cannot be saved
             return {"tensor": name}
         if isinstance(value, Mapping):
             return {"items": [[key, self._packed(f"{name}.{key}", item)] for key, item in value.items()]}

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from clovecal._files import check_writable
 from clovecal._validation import InputError
 from clovecal.training._checkpoint import Checkpoint
 from clovecal.training._domains import is_distributed
@@ -20,16 +21,18 @@ from clovecal.training._run import Run
 class Keeper:
     """Writes the checkpoint and the log of a run, from the first process only."""
 
-    def __init__(self, run: Run, checkpoint: Path | None, log: Path | None, identity: dict[str, Any]) -> None:
-        self._run, self._checkpoint, self._log = run, checkpoint, log
-        self._identity = identity
+    def __init__(
+        self, run: Run, checkpoint: str | Path | None, log: str | Path | None, identity: dict[str, Any]
+    ) -> None:
+        self._run, self._identity = run, identity
+        self._checkpoint, self._log = _writable(checkpoint), _writable(log)
         self._first = not is_distributed() or dist.get_rank() == 0
         self.history: list[dict[str, float | None]] = []
 
     def resume(self) -> None:
         """Go on from the checkpoint if there is one, and cut the log back to it."""
         if self._checkpoint is not None and self._checkpoint.exists():
-            kept = Checkpoint.load(self._checkpoint, self._run.device)
+            kept = Checkpoint.load(self._checkpoint)
             other = [name for name, value in self._identity.items() if kept.values["identity"].get(name) != value]
             if other:
                 raise InputError(
@@ -40,7 +43,7 @@ class Keeper:
                 self._run.restore(kept)
             except (RuntimeError, ValueError, KeyError):
                 raise InputError(
-                    f"checkpoint {str(self._checkpoint)!r} is of another model or optimizer; name another file, or "
+                    f"checkpoint {str(self._checkpoint)!r} is of another model or schedule; name another file, or "
                     "remove it to start anew."
                 ) from None
             self.history = kept.values["history"]
@@ -55,10 +58,18 @@ class Keeper:
                 file.write(json.dumps(self.history[-1]) + "\n")
 
     def save(self) -> None:
-        """Write the checkpoint."""
-        if self._checkpoint is None or not self._first:
+        """Write the checkpoint; every process must ask, for its random state is kept too."""
+        if self._checkpoint is None:
             return
-        kept = self._run.state()
+        random = self._run.random_state()
+        if not self._first:
+            return
+        kept = self._run.state(random)
         kept.values["identity"], kept.values["history"] = self._identity, self.history
         kept.values["log_size"] = self._log.stat().st_size if self._log is not None and self._log.exists() else 0
         kept.save(self._checkpoint)
+
+
+def _writable(path: str | Path | None) -> Path | None:
+    """Return a file to write, or raise now instead of at the first checkpoint."""
+    return None if path is None else check_writable(path, overwrite=True)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, TypedDict
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from clovecal._validation import InputError
 from clovecal.training._batches import Batch
 from clovecal.training._checkpoint import Checkpoint
-from clovecal.training._domains import is_distributed
-from clovecal.training._watch import Watch
+from clovecal.training._domains import is_distributed, rows_of_processes
+from clovecal.training._watch import Watch, copy_of
 from clovecal.training.data import TrainingData
 from clovecal.training.objectives import Loss, Objective
 from clovecal.training.predicting import predict_logits
@@ -49,11 +51,15 @@ class Run:
         clip_norm: float | None,
         batch_size: int | None,
         workers: int,
+        n_labels: int | None,
     ) -> None:
         self.model, self.objective, self.device = model, objective, device
+        self.n_labels = n_labels  # None: real targets
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(self.parameters)
+        self.optimizer_settings = _settings(self.optimizer)  # before a schedule changes the learning rate
         self.schedule = make_schedule(self.optimizer) if make_schedule is not None else None
+        self.rate = self.optimizer.param_groups[0]["lr"]  # of the last step
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.autocast_to = None if precision is None else PRECISIONS[precision]
         self.l2, self.clip_norm = l2, clip_norm
@@ -70,11 +76,16 @@ class Run:
         self.forward.train()
         self.objective.train()
 
+    def close(self) -> None:
+        """Let go of the other processes; a wrapper that outlived their group could wait for its threads for ever."""
+        self.forward = self.model
+
     def take_step(self, batch: Batch) -> Loss:
         """Differentiate the objective on a batch and move the parameters."""
         with torch.autocast(self.device.type, dtype=self.autocast_to, enabled=self.autocast_to is not None):
             output = self.forward(batch.inputs)
         logits, features = output if isinstance(output, tuple) else (output, None)
+        self._check_outputs(logits)
         loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.members, features=features)
         total = loss.total
         if self.l2:
@@ -85,9 +96,11 @@ class Run:
         if self.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+        self.rate, scale = self.optimizer.param_groups[0]["lr"], self.scaler.get_scale()
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        if self.schedule is not None:
+        skipped = self.scaler.get_scale() < scale  # float16 gradients that overflow are not followed
+        if self.schedule is not None and not skipped:
             self.schedule.step()
         self.step += 1
         self.watch.note(self.step, total, loss)
@@ -113,7 +126,7 @@ class Run:
         value = judge(logits, validation, stopping, loss=self.objective.loss)
         if value < self.best_value:
             self.best_value, self.best_step, self.waited = value, self.step, 0
-            self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.best = copy_of(self.model.state_dict())
         else:
             self.waited += 1
             if self.waited >= stopping.patience:
@@ -123,7 +136,12 @@ class Run:
     def line(self, loss: Loss) -> dict[str, float]:
         """Return what is logged about a step."""
         terms = {name: float(term) for name, term in loss.terms.items()}
-        return {"step": self.step, **terms, "lr": float(self.optimizer.param_groups[0]["lr"])}
+        return {"step": self.step, **terms, "lr": float(self.rate)}
+
+    @property
+    def all_refused(self) -> bool:
+        """Whether states were judged and none could be the best."""
+        return self.best is None and self.waited > 0
 
     def finish(self) -> tuple[int, str]:
         """Put the model into its final state; return that state's step and how the run ended, in a sentence."""
@@ -136,12 +154,13 @@ class Run:
         self.model.eval()
         if self.ended == "diverged":
             return step, f"{self.cause}; the model is in its state of step {step}. {_REMEDY}"
-        if self.ended == "early":
-            return step, f"Stopped early after {self.step} steps; the model is in its state of step {step}, the best."
-        return step, f"Trained for {self.step} steps."
+        how = f"{'Stopped early after' if self.ended == 'early' else 'Trained for'} {self.step} steps"
+        if self.all_refused:
+            return step, f"{how}; no state reached min_accuracy with a finite criterion; the model is in its last."
+        return step, f"{how}." if step == self.step else f"{how}; the model is in its state of step {step}, the best."
 
-    def state(self) -> Checkpoint:
-        """Return all that a resumed run needs."""
+    def state(self, random: Mapping[str, Tensor]) -> Checkpoint:
+        """Return all that a resumed run needs, with the random state of all processes."""
         kept = Checkpoint()
         kept.put("model", self.model.state_dict())
         kept.put("objective", self.objective.state_dict())
@@ -149,8 +168,9 @@ class Run:
         kept.put("schedule", self.schedule.state_dict() if self.schedule is not None else {})
         kept.put("scaler", self.scaler.state_dict())
         kept.put("best", self.best or {})
-        kept.put("good", self.watch.good_state)
-        kept.put("random", _random_state(self.device))
+        # the last good state is this one, unless the run has just diverged
+        kept.put("good", self.watch.good_state if self.ended == "diverged" else {})
+        kept.put("random", random)
         kept.values["run"] = {
             "step": self.step,
             "ended": self.ended,
@@ -171,23 +191,46 @@ class Run:
             self.schedule.load_state_dict(kept.take("schedule"))
         if self.scaler.is_enabled():
             self.scaler.load_state_dict(kept.take("scaler"))
-        self.best = kept.take("best") or None
+        self.best = self._on_device(kept.take("best")) or None
         run = kept.values["run"]
         self.step, self.ended, self.cause = run["step"], run["ended"], run["cause"]
         self.best_value = math.inf if run["best_value"] is None else run["best_value"]
         self.best_step, self.waited = run["best_step"], run["waited"]
-        self.watch.good_state, self.watch.good_step = kept.take("good"), run["good_step"]
-        _set_random_state(kept.take("random"))
+        if self.ended == "diverged":
+            self.watch.good_state, self.watch.good_step = self._on_device(kept.take("good")), run["good_step"]
+        else:
+            self.watch.take_as_good(self.step)
+        self._set_random_state(kept.take("random"))
+
+    def random_state(self) -> dict[str, Tensor]:
+        """Return the generators' states, a row for each process; every process must ask."""
+        state = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        return {name: rows_of_processes(one[None].to(self.device))[0] for name, one in state.items()}
+
+    def _set_random_state(self, state: Mapping[str, Tensor]) -> None:
+        rank = dist.get_rank() if is_distributed() else 0
+        if rank >= len(state["cpu"]):  # fewer processes wrote the checkpoint: this one keeps its seed
+            return
+        torch.set_rng_state(state["cpu"][rank].clone())  # torch crashes on a view
+        if "cuda" in state and self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["cuda"][rank].clone(), self.device)
+
+    def _on_device(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: tensor.to(self.device) for name, tensor in state.items()}
+
+    def _check_outputs(self, logits: Tensor) -> None:
+        """Reject labels that the model has no output for: one logit would learn from a label of 2 in silence."""
+        n_outputs = logits.shape[1] if logits.ndim > 1 else 2
+        if self.n_labels is not None and self.n_labels > n_outputs:
+            raise InputError(
+                f"y has labels up to {self.n_labels - 1} but the model tells {n_outputs} classes apart; "
+                f"give it {self.n_labels} outputs."
+            )
 
 
-def _random_state(device: torch.device) -> dict[str, Tensor]:
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def _set_random_state(state: dict[str, Tensor]) -> None:
-    torch.set_rng_state(state["cpu"].cpu())
-    if "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"].cpu())
+def _settings(optimizer: Optimizer) -> str:
+    """Return an optimizer's kind and options in words."""
+    groups = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    return f"{type(optimizer).__name__}({groups})"

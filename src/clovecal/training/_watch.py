@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -26,8 +28,7 @@ class Watch:
         self._first_bad = torch.full((), _NEVER, dtype=torch.int64, device=device)
         self._bad_terms: Tensor | None = None
         self._names: tuple[str, ...] = ()
-        self.good_step = 0
-        self.good_state = self._copy()
+        self.take_as_good(0)
 
     def note(self, step: int, total: Tensor, loss: Loss) -> None:
         """Remember the first step whose loss is not finite, on the device."""
@@ -42,7 +43,7 @@ class Watch:
         """Return what was not finite and when, or None after taking the state as good."""
         first_bad = int(self._first_bad)
         if first_bad == _NEVER and self._is_finite():
-            self.good_step, self.good_state = step, self._copy()
+            self.take_as_good(step)
             return None
         if first_bad == _NEVER:
             what, when = "a weight of the model", f"by step {step}"
@@ -53,6 +54,11 @@ class Watch:
             when = f"at step {first_bad}"
         return f"Training diverged: {what} was not finite {when}"
 
+    def take_as_good(self, step: int) -> None:
+        """Remember the model's state as the last good one."""
+        self.good_step = step
+        self.good_state = copy_of(self._model.state_dict())
+
     def restore(self) -> int:
         """Put the model back into its last good state and return that state's step."""
         self._model.load_state_dict(self.good_state)
@@ -62,5 +68,7 @@ class Watch:
         with torch.no_grad():
             return bool(torch.stack([torch.isfinite(one).all() for one in self._model.parameters()]).all())
 
-    def _copy(self) -> dict[str, Tensor]:
-        return {name: tensor.clone() for name, tensor in self._model.state_dict().items()}
+
+def copy_of(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a copy of a state dict, whose tensors training would go on changing."""
+    return {name: tensor.clone() for name, tensor in state.items()}

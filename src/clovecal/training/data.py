@@ -43,7 +43,7 @@ class TrainingData:
         ----------
         inputs
             Array-like (n, d …), or a sequence of n inputs such as a map-style data set of images. Double precision
-            is kept only in a tensor.
+            is kept only in a tensor, and integers (tokens, images of bytes) stay integers for the model to convert.
         y
             n labels: integers from 0, or floating targets of a regression.
         domains
@@ -73,6 +73,14 @@ class TrainingData:
 
     def __len__(self) -> int:
         return len(self.y)
+
+
+def count_labels(y: Tensor) -> int:
+    """Return how many classes there are at least, or raise if the labels are no whole numbers from 0."""
+    lowest = float(y.min())
+    if lowest < 0 or (y.is_floating_point() and bool((y != y.round()).any())):
+        raise InputError("y has values other than 0, 1, …; number the classes from 0, or use the squared loss.")
+    return int(y.max()) + 1
 
 
 def strata_of(members: Tensor) -> tuple[IntArray, ...]:

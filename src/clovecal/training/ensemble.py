@@ -14,10 +14,10 @@ from torch import Tensor
 from clovecal._validation import FloatArray, InputError, check_choice, check_count, check_positive
 from clovecal.training._stacked import StackedMLP, groups_of_similar_width, n_parameters, padded_widths
 from clovecal.training._stacked_steps import StackedRun, float32_products
-from clovecal.training.data import TrainingData
+from clovecal.training.data import TrainingData, count_labels
 from clovecal.training.mlp import MLP
 from clovecal.training.objectives import Objective
-from clovecal.training.predicting import default_device
+from clovecal.training.predicting import as_device
 
 Progress = Callable[[int, int], None]
 
@@ -175,7 +175,7 @@ def train_ensemble(
     check_choice(optimizer, "optimizer", ("adam", "adagrad"))
     check_choice(precision, "precision", (None, "tf32", "bf16"))
     check_count(steps, "steps")
-    place = torch.device(device) if device is not None else default_device()
+    place = as_device(device)
     rows = TrainingData(inputs.to(place, dtype), data.y.to(place), data.members.to(place, dtype), data.names)
     widths = [(inputs.shape[1], *member.hidden, n_outputs) for member in members]
     lots = _lots(widths, _rows_held(members, batch_size, inputs), dtype.itemsize, max_bytes or _free_bytes(place))
@@ -226,24 +226,16 @@ def _checked_inputs(members: Sequence[Member], data: TrainingData, n_outputs: in
     check_count(n_outputs, "n_outputs")
     if not isinstance(data.inputs, Tensor):
         raise InputError("inputs is a sequence; an ensemble reads rows again and again, pass one tensor.")
-    settings = [_settings(member.objective) for member in members]
+    settings = [member.objective.settings for member in members]
     for number, other in enumerate(settings):
         if other != settings[0]:
             raise InputError(
                 f"members has objectives of different kinds ({settings[0]} and, as member {number}, {other}); only "
                 "penalty, anneal and domain weights may differ, train the others apart."
             )
-    n_labels = int(data.y.max()) + 1
-    if members[0].objective.loss == "cross-entropy" and n_labels > max(n_outputs, 2):
+    if members[0].objective.loss == "cross-entropy" and (n_labels := count_labels(data.y)) > max(n_outputs, 2):
         raise InputError(f"n_outputs is {n_outputs} but y has labels up to {n_labels - 1}; pass n_outputs={n_labels}.")
     return data.inputs.flatten(start_dim=1)
-
-
-def _settings(objective: Objective) -> str:
-    """Return what all members share, in words: the kind and the options that are not buffers."""
-    own = {name: value for name, value in vars(objective).items() if not name.startswith("_") and name != "training"}
-    parts = [_settings(part) for part in objective.children() if isinstance(part, Objective)]
-    return f"{type(objective).__name__}({', '.join([f'{name}={value!r}' for name, value in own.items()] + parts)})"
 
 
 def _rows_held(members: Sequence[Member], batch_size: int | None, inputs: Tensor) -> tuple[int, int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import copy
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +13,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from clovecal._validation import InputError, check_choice, check_count
+from clovecal._progress import progress_bar
+from clovecal._validation import InputError, check_choice, check_count, check_positive
 from clovecal.training._batches import BatchStream
+from clovecal.training._domains import is_distributed
 from clovecal.training._keeper import Keeper
 from clovecal.training._run import PRECISIONS, MakeOptimizer, MakeSchedule, Run
-from clovecal.training.data import TrainingData
+from clovecal.training.data import TrainingData, count_labels
 from clovecal.training.objectives import Objective
-from clovecal.training.predicting import default_device
+from clovecal.training.predicting import as_device
 from clovecal.training.stopping import EarlyStopping
 
 
@@ -42,7 +44,8 @@ class FitResult:
     message
         The same in a sentence.
     history
-        The logged lines: step, the objective's terms, learning rate, the validation criterion (None: not finite).
+        The logged lines: step, the objective's terms and learning rate of that step, the validation criterion after
+        it (None: not finite).
     """
 
     steps: int
@@ -75,6 +78,7 @@ def fit(
     checkpoint_every: int = 500,
     log: str | Path | None = None,
     log_every: int = 50,
+    progress: bool = False,
     on_step: Callable[[int, int], None] | None = None,
 ) -> FitResult:
     """Train a model in place.
@@ -86,13 +90,14 @@ def fit(
     data
         Rows to train on.
     objective
-        What to minimise.
+        What to minimise; it is left as it was, so that a next run starts its annealing anew.
     steps, epochs
         How long; name one.
     batch_size
         Rows a batch, over all processes; None: all rows.
     balance
-        Every batch has the same number of rows from each domain; False: rows in random order.
+        Every batch has the same number of rows from each domain, and as many from those in none; a batch is smaller
+        than ``batch_size`` where that is no multiple. False: rows in random order.
     optimizer
         Called with the parameters; None: Adam with learning rate 0.001.
     schedule
@@ -112,13 +117,15 @@ def fit(
     seed
         Of the batches and of dropout; the global random state is left as it was.
     checkpoint
-        File (.safetensors) that the run is saved to and resumed from.
+        File (.safetensors) that the run is saved to and resumed from; all processes must see it.
     checkpoint_every, log_every
         Steps between checkpoints, and between log lines and checks for divergence.
     log
-        File of JSON lines, appended to.
+        File of JSON lines, appended to; a resumed run cuts it back to its checkpoint first.
+    progress
+        Draw a progress bar on the terminal.
     on_step
-        Called after each step with the steps done and the steps in all, for a progress bar.
+        Called after each step with the steps done and the steps in all.
 
     Returns
     -------
@@ -129,8 +136,10 @@ def fit(
     -----
     Under ``torchrun`` each process trains on its share of every batch through ``DistributedDataParallel``, and the
     objective is that of the whole batch. A run that was interrupted or killed goes on from its last checkpoint, bit by
-    bit as if nothing had happened on a CPU. A run whose loss stops being finite ends with a `TrainingWarning` and the
-    best or the last good state.
+    bit as if nothing had happened on a CPU (only random augmentation in ``workers`` is drawn anew). A checkpoint is
+    resumed by the same call alone, but for ``steps``, ``log_every`` and the like: other data, objective, optimizer or
+    stopping are refused. A run whose loss stops being finite ends with a `TrainingWarning` and the best or the last
+    good state. In "fp16" a step whose gradient overflows is skipped, and the schedule waits with it.
 
     Examples
     --------
@@ -147,31 +156,49 @@ def fit(
         raise InputError("validation is missing; early stopping is judged on validation rows.")
     check_choice(precision, "precision", (None, *PRECISIONS))
     check_count(epochs if steps is None else steps, "epochs" if steps is None else "steps")
-    with _processes():
-        place = torch.device(device) if device is not None else default_device()
-        with _own_randomness(seed, place):
-            stream = BatchStream(data, batch_size=batch_size, balance=balance, seed=seed, device=place, workers=workers)
-            run = Run(
-                model.to(place),
-                objective.to(place),
-                optimizer or torch.optim.Adam,
-                schedule,
-                device=place,
-                precision=precision,
-                l2=l2,
-                clip_norm=clip_norm,
-                batch_size=batch_size,
-                workers=workers,
-            )
-            identity = {
-                "rows": len(data),
-                "domains": list(data.names),
-                "batch_size": batch_size,
-                "balance": balance,
-                "seed": seed,
-                "objective": _described(objective),
-            }
-            keeper = Keeper(run, _path(checkpoint), _path(log), identity)
+    for count, name, least in (
+        (log_every, "log_every", 1),
+        (checkpoint_every, "checkpoint_every", 1),
+        (workers, "workers", 0),
+        (seed, "seed", 0),
+    ):
+        check_count(count, name, at_least=least)
+    if not l2 >= 0:
+        raise InputError(f"l2 is {l2}; pass a weight of 0 or more.")
+    if clip_norm is not None:
+        check_positive(clip_norm, "clip_norm")
+    place = as_device(device)
+    objective = copy.deepcopy(objective).to(place)
+    with _processes(place), _own_randomness(seed, place), _bar(progress) as draw:
+        stream = BatchStream(data, batch_size=batch_size, balance=balance, seed=seed, device=place, workers=workers)
+        run = Run(
+            model.to(place),
+            objective,
+            optimizer or torch.optim.Adam,
+            schedule,
+            device=place,
+            precision=precision,
+            l2=l2,
+            clip_norm=clip_norm,
+            batch_size=batch_size,
+            workers=workers,
+            n_labels=count_labels(data.y) if objective.loss == "cross-entropy" else None,
+        )
+        identity = {
+            "rows": len(data),
+            "domains": list(data.names),
+            "batch_size": None if batch_size is None else int(batch_size),
+            "balance": balance,
+            "seed": int(seed),
+            "objective": objective.settings + str([buffer.tolist() for buffer in objective.buffers()]),
+            "optimizer": run.optimizer_settings,
+            "l2": float(l2),
+            "clip_norm": None if clip_norm is None else float(clip_norm),
+            "precision": precision,
+            "stopping": None if stopping is None else stopping.settings,
+        }
+        with closing(run):
+            keeper = Keeper(run, checkpoint, log, identity)
             keeper.resume()
             plan = _Plan(
                 steps=(epochs or 0) * stream.batches_an_epoch if steps is None else steps,
@@ -182,18 +209,20 @@ def fit(
             batches = stream.starting_at(run.step)
             while run.step < plan.steps and run.ended is None:
                 loss = run.take_step(next(batches))
-                if plan.logs(run.step):
+                if plan.checks(run.step):
                     run.check()
+                if plan.logs(run.step) or run.ended is not None:
                     line = run.line(loss)
                     if plan.judges(run.step) and run.ended is None and stopping is not None and validation is not None:
                         line["criterion"] = run.judge(validation, stopping)
                     keeper.log(line)
                 if plan.saves(run.step) or run.ended is not None:
                     keeper.save()
+                draw(run.step, plan.steps)
                 if on_step is not None:
                     on_step(run.step, plan.steps)
     best_step, message = run.finish()
-    if run.ended == "diverged":
+    if run.ended == "diverged" or run.all_refused:
         warnings.warn(message, TrainingWarning, stacklevel=2)
     return FitResult(run.step, best_step, run.ended or "finished", message, tuple(keeper.history))
 
@@ -213,23 +242,34 @@ class _Plan:
     def judges(self, step: int) -> bool:
         return self.judge_every is not None and (step % self.judge_every == 0 or step == self.steps)
 
+    def checks(self, step: int) -> bool:
+        return self.logs(step) or self.saves(step)  # no state is saved unseen
+
     def saves(self, step: int) -> bool:
         return step % self.checkpoint_every == 0 or step == self.steps
 
 
-def _path(path: str | Path | None) -> Path | None:
-    return None if path is None else Path(path)
-
-
 @contextmanager
-def _processes() -> Iterator[None]:
+def _processes(device: torch.device) -> Iterator[None]:
     """Join the processes that ``torchrun`` started, unless the caller has done so."""
     if not dist.is_available() or dist.is_initialized() or not dist.is_torchelastic_launched():
         yield
         return
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
+
+    store, rank, world = next(rendezvous("env://"))
+    # Each run meets under a name of its own: the store still holds the addresses of a run before it, at which nobody
+    # answers. Processes make their runs in the same order, so that a count of their own gives them the same name.
+    run = store.add(f"clovecal runs of process {rank}", 1)
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        store=dist.PrefixStore(f"clovecal run {run}", store),  # type: ignore[attr-defined]
+        rank=rank,
+        world_size=world,
+    )
     try:
         yield
+        dist.barrier()  # nobody leaves while another still listens
     finally:
         dist.destroy_process_group()
 
@@ -238,15 +278,11 @@ def _processes() -> Iterator[None]:
 def _own_randomness(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch for this run (each process differently), and put its global state back afterwards."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed + int(os.environ.get("RANK", "0")))
+        torch.manual_seed(seed + (dist.get_rank() if is_distributed() else 0))
         yield
 
 
-def _described(objective: Objective) -> str:
-    """Return an objective in words, for telling two runs apart."""
-    settings = {
-        **{name: value for name, value in vars(objective).items() if not name.startswith("_") and name != "training"},
-        **{name: value.tolist() for name, value in objective.named_buffers() if name in ("penalty", "anneal")},
-    }
-    parts = [_described(part) for part in objective.children() if isinstance(part, Objective)]
-    return f"{type(objective).__name__}({settings}{', '.join(parts)})"
+def _bar(wanted: bool) -> AbstractContextManager[Callable[[float, float], None]]:
+    """Return a progress bar, drawn if it is wanted and by the first process only."""
+    first = not is_distributed() or dist.get_rank() == 0
+    return progress_bar("training") if wanted and first else nullcontext(lambda *_: None)

@@ -60,8 +60,8 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList(_linear(*sizes, generator).to(dtype) for sizes in pairwise(widths))
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the logits, (n,) or (n, C), and the features, (n, d)."""
-        features = inputs.flatten(start_dim=1)
+        """Return the logits, (n,) or (n, C), and the features, (n, d); inputs may be of any dtype."""
+        features = inputs.flatten(start_dim=1).to(next(self.parameters()).dtype)
         *hidden, last = self.layers
         for layer in hidden:
             features = functional.relu(layer(features))

@@ -50,7 +50,7 @@ def predict(
     workers: int = 0,
 ) -> tuple[Tensor, Tensor | None]:
     """Return a model's logits and features (None if it gives none), on the CPU; as `predict_logits`."""
-    place = torch.device(device) if device is not None else default_device()
+    place = as_device(device)
     model.to(place).eval()
     logits, features = [], []
     with torch.no_grad():
@@ -65,11 +65,23 @@ def predict(
     return whole[0], whole[1] if features else None
 
 
+def as_device(device: torch.device | str | None) -> torch.device:
+    """Return a device; None: this process's GPU if there is one, else the CPU; "cuda": this process's GPU."""
+    if device is None:
+        return default_device()
+    place = torch.device(device)
+    # under torchrun a plain "cuda" would put every process onto one GPU
+    return _own_gpu() if place.type == "cuda" and place.index is None else place
+
+
 def default_device() -> torch.device:
     """Return this process's GPU if there is one, else the CPU."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return _own_gpu() if torch.cuda.is_available() else torch.device("cpu")
+
+
+def _own_gpu() -> torch.device:
+    local_rank = os.environ.get("LOCAL_RANK")
+    return torch.device("cuda", torch.cuda.current_device() if local_rank is None else int(local_rank))
 
 
 def _share(inputs: Tensor | Sequence[Any]) -> Tensor | Sequence[Any]:
@@ -85,4 +97,6 @@ def _batches(inputs: Tensor | Sequence[Any], batch_size: int, workers: int) -> I
     if isinstance(inputs, Tensor):
         yield from torch.split(inputs, batch_size)
     else:
-        yield from DataLoader(inputs, batch_size=batch_size, num_workers=workers)  # type: ignore[arg-type]
+        # a generator of its own: a loader draws its workers' seed, which would move the random state of a training run
+        loader: DataLoader[Any] = DataLoader(inputs, batch_size, num_workers=workers, generator=torch.Generator())  # type: ignore[arg-type]
+        yield from loader

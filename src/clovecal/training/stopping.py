@@ -26,7 +26,7 @@ class EarlyStopping:
     criterion
         "log-loss" (the sum over domains; the squared error for regression), a criterion of `clovecal.select` ("ece",
         "debiased-ece", "mmce", "irm", "worst-ece": recalibrated and judged on different rows), or a callable
-        ``metric(y, p) -> float`` to sum over domains.
+        ``metric(y, p) -> float`` to sum over domains (one that `per_domain` knows to be better when higher is negated).
     patience
         Evaluations without a better value before training stops.
     every
@@ -48,6 +48,12 @@ class EarlyStopping:
             raise InputError(
                 f"criterion is {self.criterion!r}; choose one of log-loss, {', '.join(CRITERIA)} or pass a metric."
             )
+
+    @property
+    def settings(self) -> str:
+        """The rule in words, a metric by its name: in its own words it is at another address in each process."""
+        name = self.criterion if isinstance(self.criterion, str) else getattr(self.criterion, "__name__", "a metric")
+        return f"{name}, patience={self.patience}, every={self.every}, min_accuracy={self.min_accuracy}"
 
 
 def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: str) -> float:
@@ -71,7 +77,8 @@ def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: 
         return select({"model": p}, y, domains=domains, criterion=stopping.criterion).table[0].criterion
     metric = log_loss if stopping.criterion == "log-loss" else stopping.criterion
     assert not isinstance(metric, str)
-    return float(sum(per_domain(metric, y, p, domains=domains).by_domain.values()))
+    result = per_domain(metric, y, p, domains=domains)
+    return float(sum(result.by_domain.values())) * (-1 if result.higher_is_better else 1)
 
 
 def probabilities(logits: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

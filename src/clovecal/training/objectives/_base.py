@@ -95,6 +95,13 @@ class Objective(nn.Module):
         return _Both(self, other)
 
     @property
+    def settings(self) -> str:
+        """The kind of objective and its options in words, without its buffers."""
+        own = {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "training"}
+        parts = [part.settings for part in self.children() if isinstance(part, Objective)]
+        return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in own.items()] + parts)})"
+
+    @property
     def _has_own_risk(self) -> bool:
         return type(self)._risk is not Objective._risk
 

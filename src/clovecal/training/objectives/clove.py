@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from dataclasses import asdict
+from typing import Unpack, cast
 
 from torch import Tensor
 
@@ -38,8 +39,10 @@ class CLOvE(PenalisedObjective):
         self, penalty: float, *, anneal: int = 0, rescale: bool = True, **options: Unpack[MmceOptions]
     ) -> None:
         super().__init__(penalty, anneal=anneal, rescale=rescale, loss="cross-entropy")
-        CheckedMmceOptions(**options)  # raises now, not at the first batch
-        self.options = options
+        chosen = asdict(CheckedMmceOptions(**options))  # raises now, not at the first batch
+        # in one order and without defaults, so that equal objectives describe themselves alike
+        changed = {name: value for name, value in chosen.items() if value != getattr(CheckedMmceOptions, name)}
+        self.options = cast(MmceOptions, changed)
 
     def penalty_value(self, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None) -> Tensor:
         """Return the domains' mean MMCE."""
