@@ -51,11 +51,19 @@ def records_in(folder):
     return [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
 
 
+def without_guesses(err):
+    """Return what is said besides which column is what."""
+    return "".join(line for line in err.splitlines(keepends=True) if "(guessed)" not in line)
+
+
 def test_a_sweep_writes_a_record_of_each_member_and_tables_that_select_reads(run, config, tmp_path):
     code, out, err = run("sweep", config)
     assert code == 0
-    assert out == "Next: clovecal select 'sweep/predictions/*.parquet'\n"
-    assert err == "1 of 3 members diverged (wild-000); sweep/records.jsonl says why.\n"
+    assert out == ("2 models of 96 rows, judged on 24 others.\nNext: clovecal select 'sweep/predictions/*.parquet'\n")
+    assert err == (
+        f"{tmp_path / 'rows.csv'}: label 'y' (guessed); domain 'hospital'; 2 features, 'f_0', 'f_1'.\n"
+        "1 of 3 members diverged (wild-000); sweep/records.jsonl says why.\n"
+    )
     folder = tmp_path / "sweep"
     first, _, wild = records_in(folder)
     assert first["config"]["name"] == "clove-000"
@@ -81,7 +89,7 @@ def test_a_finished_sweep_is_not_repeated_and_a_larger_one_trains_only_what_is_n
     before = (tmp_path / "out" / "records.jsonl").read_text()
     code, _, err = run("sweep", config, "-o", "out")
     assert code == 0
-    assert err.startswith("3 of 3 members are there already.\n")
+    assert without_guesses(err).startswith("3 of 3 members are there already.\n")
     assert (tmp_path / "out" / "records.jsonl").read_text() == before
     config.write_text(CONFIG.replace("members = 2", "members = 3"))
     run("sweep", config, "-o", "out")
@@ -95,7 +103,7 @@ def test_another_sweep_is_not_mixed_in_unless_forced(run, config, tmp_path):
     config.write_text(CONFIG.replace("steps = 5", "steps = 6").replace("members = 2", "members = 1"))
     code, out, err = run("sweep", config, "-o", "out")
     assert (code, out) == (2, "")
-    assert err == (
+    assert without_guesses(err) == (
         "clovecal: folder 'out' holds another sweep, whose member clove-000 differs in steps; choose another folder "
         "with -o, or start anew with --force.\n"
     )
@@ -113,6 +121,44 @@ def test_other_rows_make_another_sweep(run, config, tmp_path):
     code, _, err = run("sweep", config, "-o", "out")
     assert code == 2
     assert "whose member clove-000 differs in rows;" in err
+
+
+def test_the_same_rows_with_other_labels_make_another_sweep(run, config, tmp_path):
+    run("sweep", config, "-o", "out")
+    rows = tmp_path / "rows.csv"
+    header, *lines = rows.read_text().splitlines(keepends=True)
+    rows.write_text("".join([header, *(("no" if line[0] == "0" else "yes") + line[1:] for line in lines)]))
+    code, _, err = run("sweep", config, "-o", "out")
+    assert code == 2
+    assert "whose member clove-000 differs in rows;" in err
+
+
+def test_records_that_are_damaged_are_told(run, config, tmp_path):
+    run("sweep", config, "-o", "out")
+    for line in ("garbage", '{"config": {}}', "[]"):
+        with (tmp_path / "out" / "records.jsonl").open("a") as file:
+            file.write(line + "\n")
+        code, _, err = run("sweep", config, "-o", "out")
+        assert code == 2
+        assert "'out/records.jsonl' has a line that is no record of a sweep; remove that line" in err
+        assert run("sweep", config, "-o", "out", "--force")[0] == 0
+
+
+def test_a_sweep_of_which_nothing_is_left_is_an_error(run, config):
+    config.write_text(CONFIG.partition("[[objective]]")[0] + '[[objective]]\nname = "erm"\nlr = 1e38\n')
+    code, out, err = run("sweep", config, "-o", "out")
+    assert (code, out) == (2, "")
+    assert "2 of 2 members diverged (erm-000, erm-001)" in err
+    assert "no member was trained to the end; lower lr" in err
+
+
+def test_a_device_that_is_not_there_discards_nothing(run, config, tmp_path):
+    run("sweep", config, "-o", "out")
+    before = (tmp_path / "out" / "records.jsonl").read_bytes()
+    code, _, err = run("sweep", config, "-o", "out", "--force", "--device", "gpu")
+    assert code == 2
+    assert err.startswith("clovecal: device is 'gpu', which cannot be used (")
+    assert (tmp_path / "out" / "records.jsonl").read_bytes() == before
 
 
 def test_a_sweep_that_was_killed_goes_on_without_repeating_what_was_finished(run, config, tmp_path):
@@ -135,7 +181,7 @@ def test_a_sweep_that_was_killed_goes_on_without_repeating_what_was_finished(run
     config.write_text(CONFIG.replace("members = 2", f"members = {len(finished) + 2}"))
     code, _, err = run("sweep", config, "-o", "out")
     assert code == 0
-    assert err.startswith(f"{len(finished)} of {len(finished) + 3} members are there already.\n")
+    assert without_guesses(err).startswith(f"{len(finished)} of {len(finished) + 3} members are there already.\n")
     after = records_in(tmp_path / "out")
     assert after[: len(finished)] == finished
     names = [record["config"]["name"] for record in after]
@@ -155,7 +201,7 @@ def test_an_interrupted_sweep_says_what_is_kept(run, config, tmp_path, monkeypat
     monkeypatch.setattr(sweep, "train_members", interrupted)
     code, out, err = run("sweep", config, "-o", "out")
     assert (code, out) == (130, "")
-    assert err == (
+    assert without_guesses(err) == (
         "clovecal: interrupted; what is finished (1 of 3 members this time) is in out, the same command goes on from "
         "there.\n"
     )
@@ -180,7 +226,13 @@ def test_domains_that_overlap_keep_a_column_each(run, config, tmp_path):
     [
         ("steps = 5", "", "clovecal: sweep.steps is missing; add it.\n"),
         ('features = "f_"', 'features = "g_"', "has no column whose name begins with 'g_'"),
-        ('domain = "hospital"', 'domain = "ward"', "column 'ward' is not in the table"),
+        (
+            'domain = "hospital"',
+            'domain = "ward"',
+            "column 'ward' is not in the table; it has 'y', 'hospital', 'f_0', 'f_1'.",
+        ),
+        ('features = "f_"', 'features = ["f_0", "y"]', "column 'y' of"),
+        ("[sweep]", "validation = 0.001\n[sweep]", "data.validation is 0.001, which holds out rows of one domain only"),
     ],
 )
 def test_wrong_settings_are_one_sentence(run, config, old, new, message):

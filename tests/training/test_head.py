@@ -11,12 +11,17 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clovecal import InputError
-from clovecal.training import TrainingData, TrainingWarning
+from clovecal.training import TrainingData, TrainingWarning, fit
+from clovecal.training import head as module
 from clovecal.training._head_choice import HeldOut, choose, penalties_to_try
 from clovecal.training._head_file import load_head
 from clovecal.training._head_network import HeadNetwork, held_out_rows, moments
@@ -185,6 +190,36 @@ def test_a_seed_fixes_everything_and_the_global_state_is_left_alone(rows):
     assert (first == second).all()
     assert np.abs(first - other).max() > 1e-3
     assert (torch.get_rng_state() == state).all()
+
+
+def test_the_batches_follow_the_random_state(rows, monkeypatch):
+    X, y, domain = rows
+    seeds = []
+    monkeypatch.setattr(
+        module, "fit", lambda *args, seed, **options: seeds.append(seed) or fit(*args, seed=seed, **options)
+    )
+    for state in (3, 3, 4):
+        small(penalty=(0.0, 1.0), max_steps=2, random_state=state).fit(X, y, domains=domain)
+    first, again, other = seeds[:2], seeds[2:4], seeds[4:]
+    assert first == again
+    assert len(set(first)) == 1  # all strengths see the same batches
+    assert first[0] != other[0]
+
+
+def test_a_tensor_with_a_gradient_or_of_half_precision_is_taken(rows):
+    X, y, domain = rows
+    head = small(penalty=0.0, max_steps=5)
+    rounded = torch.as_tensor(X).bfloat16()
+    as_array = head.fit(rounded.double().numpy(), y, domains=domain).predict_proba(rounded.double().numpy())
+    assert (head.fit(rounded.requires_grad_(), y, domains=domain).predict_proba(rounded) == as_array).all()
+
+
+def test_domains_are_routed_through_a_search(rows):
+    X, y, domain = rows
+    with config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), small(max_steps=5).set_fit_request(domains=True))
+        search = GridSearchCV(pipeline, {"cloveclassifier__penalty": [0.0, 1.0]}, cv=2).fit(X, y, domains=domain)
+    assert search.best_params_["cloveclassifier__penalty"] in (0.0, 1.0)
 
 
 def test_a_penalty_of_nothing_is_risk_minimisation(rows):
@@ -413,6 +448,11 @@ def test_a_clone_has_the_same_parameters(rows):
         ({"validation_fraction": 20}, "validation_fraction is 20"),
         ({"clip": 0}, "clip is 0; pass a positive number"),
         ({"hidden": 128}, "hidden is 128; pass a width for each hidden layer"),
+        ({"hidden": None}, "hidden is None; pass a width for each hidden layer"),
+        ({"mmce_options": {"gama": 1.0}}, r"mmce_options is \{'gama': 1.0\}; pass a dict of"),
+        ({"mmce_options": "rbf"}, "mmce_options is 'rbf'; pass a dict of"),
+        ({"random_state": -1}, "random_state is -1; pass a seed"),
+        ({"device": "gpu"}, r"device is 'gpu', which cannot be used \(.*\); pass cpu, or leave it out"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"linear_head": 3}, "linear_head is not a pair"),
         ({"linear_head": (np.ones((1, 3)), [0.0])}, r"linear_head has shapes \(1, 3\) and \(1,\); 4 features"),
@@ -435,5 +475,24 @@ def test_wrong_rows_are_told(rows):
         small().fit(X, y, domains=domain[1:])
     with pytest.raises(InputError, match="too few to hold some out"):
         small().fit(X[:2], ["a", "b"], domains=["A", "B"])
-    with pytest.raises(InputError, match="NaN"):
-        small().fit(np.where(X > 2, np.nan, X), y, domains=domain)
+    with pytest.raises(InputError, match="X has n_samples=12, too few to hold some out of two domains"):
+        small(validation_fraction=0.1).fit(X[:12], y[:12], domains=["A"] * 10 + ["B"] * 2)
+    with pytest.raises(InputError, match="y holds labels that cannot be used: Unknown label type: continuous"):
+        small().fit(X, X[:, 0], domains=domain)
+    for labels in (np.array(["a", 1] * 300, dtype=object), np.array([b"a", b"b"] * 300)):
+        with pytest.raises(InputError, match="y holds labels that cannot be used"):
+            small().fit(X, labels, domains=domain)
+    with pytest.raises(InputError, match="X has values too large to square in column 1; divide that feature"):
+        small().fit(X * [1, 1e300, 1, 1], y, domains=domain)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_the_first_value_that_is_not_finite_is_told_in_a_sentence(wrong, fitted, rows):
+    X, y, domain = rows
+    gap = X.copy()
+    gap[[7, 9], 2] = wrong
+    message = r"^X has values that are NaN or infinite, the first in row 7, column 2; fill them in or drop such rows\.$"
+    with pytest.raises(InputError, match=message):
+        small().fit(gap, y, domains=domain)
+    with pytest.raises(InputError, match=message):
+        fitted.predict(gap)

@@ -279,7 +279,7 @@ def test_rows_of_one_domain_or_one_class_are_told(tmp_path):
             np.zeros(40, int),
             "data.domain has one domain only, 0; give rows of at least two domains.",
         ),
-        (np.zeros(40, int), np.arange(40) % 2, "data.label has one class only, 0; give rows of at least two classes."),
+        (np.zeros(40, int), np.arange(40) % 2, "data.label has one class only, 0; pass rows of at least two classes."),
     ):
         np.savez(tmp_path / "rows.npz", X=np.arange(40.0)[:, None], y=y, domains=domains)
         with pytest.raises(InputError) as error:
@@ -294,3 +294,17 @@ def test_a_feature_that_the_table_lacks_is_told(folder):
         InputError, match=r"data\.features has 'b', but .*rows\.csv' has no such column; check the name\."
     ):
         read_sweep_data(sweep_of(folder, text))
+
+
+def test_names_of_features_are_columns_of_a_table(folder):
+    with pytest.raises(InputError, match=r"data\.features names columns of a table; the features of an npz"):
+        read_sweep_data(sweep_of(folder, CONFIG.replace("validation =", 'features = ["a"]\nvalidation =')))
+
+
+def test_targets_of_a_regression_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "rows.npz", X=rng.normal(size=(40, 2)), y=rng.normal(size=40), domains=np.arange(40) % 2)
+    with pytest.raises(
+        InputError, match=r"data\.label holds labels that cannot be used: Unknown label type: continuous"
+    ):
+        read_sweep_data(sweep_of(tmp_path))

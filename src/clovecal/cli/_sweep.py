@@ -70,12 +70,15 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
     """
     from clovecal.reproduce import records
 
-    read_sweep, read_sweep_data, train_members = _training()
+    check_device, read_sweep, read_sweep_data, train_members = _training()
+    check_device(device)
     sweep = read_sweep(config)
     folder = output or Path(config.stem)
     results = folder / "records.jsonl"
     with progress(f"Reading {sweep.source.file}"):
         data = read_sweep_data(sweep)
+    if data.used is not None:
+        click.echo(f"{sweep.source.file}: {data.used}.", err=True)
     members = sweep.members(data.fingerprint)
     if force:
         _discard(folder)
@@ -100,19 +103,28 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
             err=True,
         )
         sys.exit(130)
-    _say_diverged(results, members)
+    diverged = _diverged(results, members)
+    if diverged:
+        some = ", ".join(diverged[:5]) + (", …" if len(diverged) > 5 else "")
+        click.echo(f"{len(diverged)} of {len(members)} members diverged ({some}); {results} says why.", err=True)
+    if len(diverged) == len(members):
+        raise InputError("no member was trained to the end; lower lr, the penalty or l2, then start anew with --force.")
+    click.echo(
+        f"{len(members) - len(diverged)} models of {len(data.training):,} rows, judged on {len(data.y):,} others."
+    )
     click.echo(f"Next: clovecal select '{folder / 'predictions'}/*.parquet'")
 
 
-def _training() -> tuple[Any, Any, Any]:
+def _training() -> tuple[Any, Any, Any, Any]:
     """Import what needs the extra, or say how to get it."""
     try:
+        from clovecal.training._head_inputs import check_device
         from clovecal.training.sweep import read_sweep, read_sweep_data, train_members
     except ImportError as error:
         raise click.ClickException(
             f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
         ) from None
-    return read_sweep, read_sweep_data, train_members
+    return check_device, read_sweep, read_sweep_data, train_members
 
 
 def _discard(folder: Path) -> None:
@@ -124,10 +136,8 @@ def _discard(folder: Path) -> None:
 
 def _reject_another(results: Path, members: Sequence[SweepMember]) -> None:
     """Raise if the folder holds a member of the same name that was trained with other settings or rows."""
-    from clovecal.reproduce import records
-
     wanted = {member.name: json.loads(json.dumps(asdict(member))) for member in members}
-    for record in records.read(results):
+    for record in _records_of_members(results):
         name = record["config"]["name"]
         others = [key for key, value in wanted.get(name, {}).items() if record["config"].get(key) != value]
         if others:
@@ -135,6 +145,22 @@ def _reject_another(results: Path, members: Sequence[SweepMember]) -> None:
                 f"folder {str(results.parent)!r} holds another sweep, whose member {name} differs in "
                 f"{', '.join(others)}; choose another folder with -o, or start anew with --force."
             )
+
+
+def _records_of_members(results: Path) -> list[dict[str, Any]]:
+    from clovecal.reproduce import records
+
+    try:
+        read = records.read(results)
+        whole = all(isinstance(one["config"]["name"], str) and "diverged" in one for one in read)
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise InputError(
+            f"file {str(results)!r} has a line that is no record of a sweep; remove that line, choose another folder "
+            "with -o, or start anew with --force."
+        )
+    return read
 
 
 def _write(folder: Path, member: SweepMember, outcome: Outcome, data: SweepData) -> None:
@@ -153,12 +179,7 @@ def _write(folder: Path, member: SweepMember, outcome: Outcome, data: SweepData)
     outcome.head.save(folder / "models" / f"{member.name}.safetensors", overwrite=True)
 
 
-def _say_diverged(results: Path, members: Sequence[SweepMember]) -> None:
-    from clovecal.reproduce import records
-
+def _diverged(results: Path, members: Sequence[SweepMember]) -> list[str]:
     ours = {member.name for member in members}
-    names = [one["config"]["name"] for one in records.read(results) if one["diverged"]]
-    diverged = [name for name in names if name in ours]
-    if diverged:
-        shown = ", ".join(diverged[:5]) + (", …" if len(diverged) > 5 else "")
-        click.echo(f"{len(diverged)} of {len(members)} members diverged ({shown}); {results} says why.", err=True)
+    names = [one["config"]["name"] for one in _records_of_members(results) if one["diverged"]]
+    return [name for name in names if name in ours]

@@ -1,4 +1,4 @@
-"""Frozen features in files, arrays of an npz archive or columns of a table, and predictions written beside them."""
+"""Frozen features in files: arrays of an npz archive or columns of a table, with labels and domains beside them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clovecal._files import check_writable, replacing
 from clovecal._validation import AnyArray, InputError
 from clovecal.tables import open_table
 from clovecal.tables._columns import find_columns, reject_duplicates
 from clovecal.tables._values import names_of, numbers_of
-from clovecal.training.head import CloveClassifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ARRAYS = {"features": ("X", "features"), "label": ("y", "label", "labels"), "domain": ("domains", "domain")}
-_FEATURES = "\0features"  # stands for the features, of which there may be thousands, where columns are guessed
+# Stand for the features, of which there may be thousands, and for a role that is not looked for, where columns are
+# guessed.
+_FEATURES, _NONE = "\0features", "\0none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +37,15 @@ class FeatureRows:
         Name and values of the labels, or None.
     domains
         Name and values of each domain column: one of labels, or several of 0 and 1; none when there are no domains.
+    used
+        In words, which columns of a table are what and which are left out; None for an archive, whose arrays have
+        names of their own.
     """
 
     X: Any
     y: tuple[str, AnyArray] | None
     domains: Mapping[str, AnyArray]
+    used: str | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -96,46 +100,6 @@ def read_features(
     return _from_table(source, label, domains, prefix, names, format, required)
 
 
-def write_predictions(
-    head: CloveClassifier, rows: FeatureRows, path: Path, *, overwrite: bool, how: str = "pass overwrite=True"
-) -> None:
-    """Write a head's predictions: labels (as the number of the class) and domains where known, p, the predicted label.
-
-    Parameters
-    ----------
-    head
-        Fitted.
-    rows
-        What to predict.
-    path
-        Where to; .parquet or .csv.
-    overwrite, how
-        Whether an existing output may be replaced, and how the error says to allow it.
-    """
-    import pyarrow as pa
-    import pyarrow.csv as pc
-    import pyarrow.parquet as pq
-
-    check_writable(path, overwrite=overwrite, how=how)
-    if path.suffix.lower() not in (".parquet", ".csv"):
-        raise InputError(f"output {str(path)!r} must end in .parquet or .csv.")
-    if rows.n_features != head.n_features_in_:
-        raise InputError(
-            f"the file has {rows.n_features} features but the head was trained on {head.n_features_in_}; give the same."
-        )
-    p = head.predict_proba(rows.X)
-    columns: dict[str, Any] = {}
-    if rows.y is not None:
-        columns[rows.y[0]] = _class_numbers(*rows.y, head.classes_)
-    columns |= rows.domains
-    several = {f"p_{number}": p[:, number] for number in range(p.shape[1])}
-    columns |= {"p": p[:, 1]} if p.shape[1] == 2 else several
-    columns["predicted"] = head.classes_[np.argmax(p, axis=1)].astype(str)
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    with replacing(path) as temporary:
-        (pq.write_table if path.suffix.lower() == ".parquet" else pc.write_csv)(table, temporary)
-
-
 def _from_archive(path: Path, label: str | None, domains: Sequence[str], required: bool) -> FeatureRows:
     if not path.is_file():
         raise InputError(f"file {str(path)!r} does not exist; check the name.")
@@ -150,15 +114,26 @@ def _from_archive(path: Path, label: str | None, domains: Sequence[str], require
         ) from None
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
         raise InputError(f"file {str(path)!r} cannot be read as npz: it is damaged; write it again.") from None
-    X = arrays[_array_name(arrays, "features", None, path)]
+    x_name = _array_name(arrays, "features", None, path)
+    X = arrays[x_name]
     if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
-        raise InputError(f"array X of {str(path)!r} has shape {X.shape} of {X.dtype}; it must be rows of numbers.")
+        raise InputError(
+            f"array {x_name!r} of {str(path)!r} has shape {X.shape} of {X.dtype}; it must be rows of numbers."
+        )
     y_name = _array_name(arrays, "label", label, path, required=required)
     names = domains or [_array_name(arrays, "domain", None, path, required=required)]
     chosen = [_array_name(arrays, "domain", name, path) for name in names if name is not None]
     for name in filter(None, (y_name, *chosen)):
+        matrix = chosen == [name] and arrays[name].ndim == 2
+        if arrays[name].dtype.kind not in "biufU" or not (arrays[name].ndim == 1 or matrix):
+            raise InputError(
+                f"array {name!r} of {str(path)!r} has shape {arrays[name].shape} of {arrays[name].dtype}; it must be "
+                "text or numbers, one a row."
+            )
         if len(arrays[name]) != len(X):
             raise InputError(f"array {name!r} of {str(path)!r} has {len(arrays[name])} rows but X has {len(X)}.")
+    for name in filter(None, (x_name, y_name, *chosen)):
+        _reject_not_finite(arrays[name], name)
     return FeatureRows(X, None if y_name is None else (y_name, arrays[y_name]), _domain_columns(arrays, chosen))
 
 
@@ -172,6 +147,13 @@ def _array_name(
             f"file {str(path)!r} has no array {names[0]!r} for the {role}; it has {', '.join(map(repr, arrays))}."
         )
     return found
+
+
+def _reject_not_finite(array: AnyArray, name: str) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row, *column = np.argwhere(~np.isfinite(array))[0]
+        place = f"data row {row + 1}" + "".join(f", column {number + 1}" for number in column)
+        raise InputError(f"array {name!r} is {array[(row, *column)]} at {place}; fill it in or drop such rows.")
 
 
 def _domain_columns(arrays: Mapping[str, AnyArray], names: Sequence[str]) -> dict[str, AnyArray]:
@@ -195,12 +177,17 @@ def _from_table(
 
     table = open_table(source, format=format)
     reject_duplicates(table.columns)
-    found_label, found_domains = _roles(table.columns, label, domains, required)
+    # A fitted head knows its features; the label and the domain are guessed among the other columns.
+    free = [name for name in table.columns if required or names is None or name not in names]
+    found_label, found_domains = _roles(table.columns, free, label, domains, required)
     roles = {name for name in (found_label, *found_domains) if name is not None}
     if names is not None:
         missing = next((name for name in names if name not in table.columns), None)
         if missing is not None:
             raise InputError(f"{source!r} has no column {missing!r}, which the head was trained on.")
+        twice = next((name for name in names if required and name in roles), None)
+        if twice is not None:
+            raise InputError(f"column {twice!r} of {source!r} is a feature and the label or domain too; name another.")
         wanted = list(names)
     else:
         wanted = [name for name in table.columns if name not in roles and name.startswith(prefix or "")]
@@ -214,31 +201,63 @@ def _from_table(
     if names is None and prefix is None:
         wanted = [name for name in wanted if _is_numeric(whole.schema.field(name).type)]
         if not wanted:
-            raise InputError(f"{source!r} has no column of numbers besides the label and the domain.")
+            raise InputError(
+                f"{source!r} has no column of numbers besides the label and the domain; a list of numbers must be "
+                "spread over a column each."
+            )
+    if not required and label is None and found_label is not None and whole[found_label].null_count == len(whole):
+        found_label = None  # a column of labels to come
     X = pa.table({name: numbers_of(whole[name].combine_chunks(), name, 0) for name in wanted})
     y = None if found_label is None else (found_label, _labels(whole, found_label))
     if len(found_domains) == 1:
-        return FeatureRows(X, y, {found_domains[0]: _labels(whole, found_domains[0])})
-    members = {name: numbers_of(whole[name].combine_chunks(), name, 0) for name in found_domains}
-    return FeatureRows(X, y, members)
+        members = {found_domains[0]: _labels(whole, found_domains[0])}
+    else:
+        members = {name: numbers_of(whole[name].combine_chunks(), name, 0) for name in found_domains}
+    words = [
+        _in_words("label", [] if found_label is None else [found_label], guessed=label is None),
+        _in_words("domain", found_domains, guessed=not domains),
+    ]
+    if names is None:
+        words.append(_features_in_words(wanted, [name for name in used if name not in {*wanted, *roles}]))
+    return FeatureRows(X, y, members, "; ".join(words))
 
 
 def _roles(
-    available: Sequence[str], label: str | None, domains: Sequence[str], required: bool
+    available: Sequence[str], free: Sequence[str], label: str | None, domains: Sequence[str], required: bool
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Return the label's column and the domains', or what of them there is."""
-    given = [*available, _FEATURES]
+    """Return the label's column and the domains', or what of them there is; guesses are made among the free columns."""
+    absent = next((name for name in (label, *domains) if name is not None and name not in available), None)
+    if absent is not None:
+        raise InputError(f"column {absent!r} is not in the table; it has {_listed(available)}.")
     if required:
-        columns = find_columns(given, label=label, scores=(_FEATURES,), domains=domains)
+        columns = find_columns([*available, _FEATURES], label=label, scores=(_FEATURES,), domains=domains)
         return columns.label, columns.domains
-    found_label = _if_any(lambda: find_columns(given, label=label, scores=(_FEATURES,), domains=(available[0],)).label)
-    if label is not None and found_label is None:
-        raise InputError(f"column {label!r} is not in the table.")
-    rest = [name for name in given if name != found_label]
-    found = _if_any(lambda: find_columns(rest, label=rest[0], scores=(_FEATURES,), domains=domains).domains)
-    if domains and not found:
-        raise InputError(f"column {domains[0]!r} is not in the table.")
+    stand_ins = (_FEATURES, _NONE)
+    found_label = label or _if_any(
+        lambda: find_columns([*free, *stand_ins], scores=(_FEATURES,), domains=(_NONE,)).label
+    )
+    rest = [name for name in free if name != found_label]
+    found = tuple(domains) or _if_any(
+        lambda: find_columns([*rest, *stand_ins], label=_NONE, scores=(_FEATURES,)).domains
+    )
     return found_label, found or ()
+
+
+def _in_words(role: str, names: Sequence[str], *, guessed: bool) -> str:
+    if not names:
+        return f"no {role}"
+    return f"{role} {', '.join(map(repr, names))}{' (guessed)' if guessed else ''}"
+
+
+def _features_in_words(features: Sequence[str], left_out: Sequence[str]) -> str:
+    count = "1 feature" if len(features) == 1 else f"{len(features):,} features"
+    without = f"; left out, not numbers: {_listed(left_out)}" if left_out else ""
+    return f"{count}, {_listed(features, most=3)}{without}"
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def _if_any(find: Any) -> Any:
@@ -256,24 +275,9 @@ def _labels(table: pa.Table, name: str) -> AnyArray:
 def _is_numeric(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
-
-
-def _class_numbers(name: str, labels: AnyArray, classes: AnyArray) -> AnyArray:
-    """Return each label's position among the classes; 0/1 labels of a head trained on 0/1 stay what they are."""
-    numeric = labels.dtype.kind in "fiub" and classes.dtype.kind in "fiub"
-    kind = "f8" if numeric else "U"  # 1.0 in one file is 1 in another
-    found: AnyArray = labels.astype(kind)
-    known: AnyArray = classes.astype(kind)
-    order = np.argsort(known)
-    place = np.searchsorted(known, found, sorter=order).clip(max=len(known) - 1)
-    numbers = order[place]
-    wrong = known[numbers] != found
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        label = labels.tolist()[row]
-        raise InputError(
-            f"column {name!r} is {label!r} at data row {row + 1}, a label that the head was not trained on; "
-            "drop such rows."
-        )
-    return np.asarray(numbers)
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )

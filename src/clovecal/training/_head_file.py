@@ -18,6 +18,7 @@ import clovecal
 from clovecal._files import check_writable, replacing
 from clovecal._validation import AnyArray, InputError
 from clovecal.training._head_choice import TriedPenalty
+from clovecal.training._head_inputs import check_parameters
 from clovecal.training._head_network import check_linear_head
 from clovecal.training.head import CloveClassifier
 
@@ -145,7 +146,7 @@ def _with_parameters(parameters: Any, tensors: Mapping[str, torch.Tensor]) -> Cl
     if _LINEAR[0] in tensors:
         given["linear_head"] = tuple(tensors[name].numpy() for name in _LINEAR)
     head.set_params(**given)
-    head._check_parameters()
+    check_parameters(head)
     return head
 
 

@@ -71,7 +71,11 @@ def check_linear_head(linear_head: object, *, n_features: int, n_outputs: int) -
 
 def moments(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return each feature's mean and standard deviation, 1 for a feature that is constant up to rounding."""
-    mean, scale = features.mean(axis=0), features.std(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, scale = features.mean(axis=0), features.std(axis=0)
+    if not np.isfinite(scale).all():
+        column = int(np.argmin(np.isfinite(scale)))
+        raise InputError(f"X has values too large to square in column {column}; divide that feature by a constant.")
     rounding = 10 * np.finfo(np.float32).eps * np.abs(features).max(axis=0)
     return mean, np.where(scale > rounding, scale, 1.0)
 

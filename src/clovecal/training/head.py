@@ -5,31 +5,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from clovecal._validation import (
-    AnyArray,
-    FloatArray,
-    InputError,
-    IntArray,
-    as_numpy,
-    check_choice,
-    check_count,
-    check_fraction,
-    check_positive,
-)
+from clovecal._validation import AnyArray, FloatArray, IntArray
 from clovecal.domains import Domains
-from clovecal.selection import CRITERIA
-from clovecal.training._head_choice import OBJECTIVES, HeldOut, TriedPenalty, choose, make_objective, penalties_to_try
+from clovecal.training._head_choice import HeldOut, TriedPenalty, choose, make_objective, penalties_to_try
+from clovecal.training._head_inputs import (
+    check_device,
+    check_parameters,
+    checked_features,
+    checked_rows,
+    require_two_held_out,
+    seed_of,
+)
 from clovecal.training._head_network import HeadNetwork, check_linear_head, first_domain, held_out_rows, moments
 from clovecal.training.data import TrainingData
 from clovecal.training.fit import FitResult, TrainingWarning, fit
@@ -172,7 +166,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X
-            (n, d) features.
+            (n, d) features: an array, a tensor, a data frame.
         y
             n labels of any kind, of two classes or more.
         domains
@@ -180,23 +174,19 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         on_step
             Called with the steps done and the most there can be, for a progress bar.
         """
-        self._check_parameters()
-        try:
-            features, labels = validate_data(self, X, None if y is None else as_numpy(y, "y"), dtype=np.float64)
-            check_classification_targets(labels)
-        except ValueError as error:
-            raise InputError(str(error)) from None
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(f"y has one class only, {self.classes_[0]}; pass rows of at least two classes.")
+        check_parameters(self)
+        check_device(self.device)
+        seed = seed_of(self.random_state)
+        features, self.classes_, numbers = checked_rows(self, X, y)
         penalties = penalties_to_try(self.objective, self.penalty, binary=len(self.classes_) == 2)
         members = Domains.of(domains, len(features))
         if len(penalties) > 1:
             members.require_two()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.held_out_ = held_out_rows(
             first_domain(members), numbers, fraction=self.validation_fraction, rng=np.random.default_rng(seed)
         )
+        if len(penalties) > 1:
+            require_two_held_out(members, self.held_out_)
         self.mean_, self.scale_ = moments(features[~self.held_out_])
         training, validation = self._rows(features, numbers, members)
         networks: list[HeadNetwork] = []
@@ -219,11 +209,8 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> FloatArray:
         """Return class probabilities, a column per entry of ``classes_``."""
         check_is_fitted(self)
-        try:
-            features = validate_data(self, X, reset=False, dtype=np.float64)
-        except ValueError as error:
-            raise InputError(str(error)) from None
-        inputs = self._standardised(features)
+        check_device(self.device)
+        inputs = self._standardised(checked_features(self, X))
         p: FloatArray = probabilities(predict_logits(self.network_, inputs, device=self.device))
         return np.column_stack((1 - p, p)) if p.ndim == 1 else p
 
@@ -312,23 +299,6 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _standardised(self, features: FloatArray) -> torch.Tensor:
         return torch.as_tensor((features - self.mean_) / self.scale_, dtype=torch.float32)
-
-    def _check_parameters(self) -> None:
-        check_choice(self.objective, "objective", OBJECTIVES)
-        check_choice(self.criterion, "criterion", ("log-loss", *CRITERIA))
-        for name in ("learning_rate", "clip"):
-            check_positive(getattr(self, name), name)
-        for name in ("weight_decay", "accuracy_tolerance"):
-            value: Any = getattr(self, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-                raise InputError(f"{name} is {value!r}; pass a number of 0 or more.")
-        check_fraction(self.validation_fraction, "validation_fraction")
-        check_count(self.max_steps, "max_steps")
-        check_count(self.patience, "patience")
-        if self.batch_size is not None:
-            check_count(self.batch_size, "batch_size")
-        if isinstance(self.hidden, (str, Real)):
-            raise InputError(f"hidden is {self.hidden!r}; pass a width for each hidden layer, such as (128, 128, 128).")
 
 
 def _from(on_step: OnStep | None, before: int, total: int) -> OnStep | None:

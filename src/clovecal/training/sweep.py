@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.utils.validation import validate_data
 
 from clovecal._validation import AnyArray, FloatArray, InputError, IntArray
 from clovecal.metrics import accuracy, log_loss
 from clovecal.tables import open_table
 from clovecal.training._feature_files import read_features
+from clovecal.training._head_inputs import check_device, checked_rows
 from clovecal.training._head_network import HeadNetwork, held_out_rows, moments
 from clovecal.training._sweep_config import Source, Sweep, SweepMember, read_sweep
 from clovecal.training.data import TrainingData
@@ -46,7 +46,9 @@ class SweepData:
     head
         A head without a network: all but the weights that members have in common.
     fingerprint
-        Changes with the rows and with which of them are held out.
+        Changes with the rows, with how classes, domains and features are named, and with which rows are held out.
+    used
+        In words, which columns of a table are what; None for an archive.
     """
 
     training: TrainingData
@@ -56,6 +58,7 @@ class SweepData:
     classes: AnyArray
     head: CloveClassifier
     fingerprint: str
+    used: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,17 +97,20 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
     labels, domains = rows.training_labels()
     head = CloveClassifier()
     try:
-        features = np.asarray(validate_data(head, rows.X, dtype=np.float64))  # which also notes the features' names
-    except ValueError as error:
-        raise InputError(f"data.features: {error}") from None
-    head.classes_, y = np.unique(labels, return_inverse=True)
-    if len(head.classes_) < 2:
-        raise InputError(f"data.label has one class only, {head.classes_[0]}; give rows of at least two classes.")
+        features, head.classes_, y = checked_rows(head, rows.X, labels)
+    except InputError as error:
+        words = str(error).removeprefix("y ")
+        raise InputError(f"data.label {words}" if words != str(error) else f"data: {error}") from None
     whole = TrainingData.of(torch.from_numpy(features), torch.from_numpy(y), domains=domains)
     if len(whole.names) < 2:
         raise InputError(f"data.domain has one domain only, {whole.names[0]}; give rows of at least two domains.")
     strata = np.unique(whole.members.numpy(), axis=0, return_inverse=True)[1].reshape(-1)
     held = held_out_rows(strata, y, fraction=source.validation, rng=np.random.default_rng([sweep.seed]))
+    if (whole.members.numpy()[held].sum(axis=0) > 0).sum() < 2:
+        raise InputError(
+            f"data.validation is {source.validation:g}, which holds out rows of one domain only; raise it or give more "
+            "rows: a choice among models compares domains."
+        )
     head.mean_, head.scale_ = moments(features[~held])
     standardised = torch.as_tensor((features - head.mean_) / head.scale_, dtype=torch.float32)
     inputs = standardised.clamp(-head.clip, head.clip)
@@ -116,7 +122,14 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
         {name: column[held] for name, column in rows.domains.items()},
         head.classes_,
         head,
-        _fingerprint(features, y, whole.members.numpy(), held),
+        _fingerprint(
+            features,
+            y,
+            whole.members.numpy(),
+            held,
+            names=[*head.classes_.tolist(), whole.names, *getattr(head, "feature_names_in_", ())],
+        ),
+        rows.used,
     )
 
 
@@ -143,6 +156,7 @@ def train_members(
     progress
         Called now and then with the model steps done and those to do.
     """
+    check_device(device)
     done, everything = 0, sum(member.steps for member in members)
     for lot in _chunks(members, chunk):
         first = lot[0]
@@ -185,6 +199,8 @@ def _feature_columns(source: Source) -> tuple[str | None, tuple[str, ...] | None
     """Return how feature columns begin, or their names, checked."""
     if source.features is None or isinstance(source.features, str):
         return source.features, None
+    if source.file.suffix.lower() == ".npz":
+        raise InputError("data.features names columns of a table; the features of an npz archive are its array X.")
     available = open_table(source.file).columns
     missing = next((name for name in source.features if name not in available), None)
     if missing is not None:
@@ -192,8 +208,8 @@ def _feature_columns(source: Source) -> tuple[str | None, tuple[str, ...] | None
     return None, source.features
 
 
-def _fingerprint(*arrays: AnyArray) -> str:
-    digest = hashlib.sha256()
+def _fingerprint(*arrays: AnyArray, names: Sequence[object]) -> str:
+    digest = hashlib.sha256(repr(names).encode())
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
