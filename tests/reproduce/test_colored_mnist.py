@@ -141,7 +141,18 @@ def test_a_study_has_every_member_of_every_method_in_every_setting_and_seed():
     assert len(wanted) == len(set(wanted)) == 2 * 2 * 3 * 2
     assert {config.method.name for config in wanted} == {"erm", "mine"}
     assert all(config.method.steps == 41 for config in configs(members=1, tiny=True))
-    assert [config.method.batch_size for config in configs(settings=["digit25"], members=1, tiny=True)].count(64) == 1
+    assert [config.method.batch_size for config in configs(settings=["digit25"], members=1, tiny=True)].count(64) == 2
+
+
+def test_a_method_trains_with_its_own_penalty_and_kernel():
+    objectives = pytest.importorskip("clovecal.training.objectives")
+    drawn = draw(Config("color05", METHODS["clove-unbiased"], member=0))
+    assert 10**4.5 <= drawn.penalty_weight <= 10**6.5
+    ours = colored_mnist._objective(METHODS["clove-unbiased"], drawn)
+    assert ours.options["unbiased"]
+    assert "unbiased" not in colored_mnist._objective(METHODS["clove"], drawn).options
+    assert colored_mnist._objective(METHODS["clove-full"], drawn).options["gamma"] == 30
+    assert isinstance(colored_mnist._objective(METHODS["irm"], drawn), objectives.IRM)
 
 
 def test_digits_are_dealt_to_one_domain_each_and_five_sevenths_train():
@@ -426,7 +437,7 @@ def test_the_command_trains_draws_and_prints_and_then_only_draws(quick_training,
     arguments = ["--tiny", "--members", "2", "--setting", "digit25", "--output", str(tmp_path / "out")]
     first = CliRunner().invoke(cli.command, arguments)
     assert first.exit_code == 0, first.output
-    assert "0 of 8 models have a record; 8 to train." in first.stderr
+    assert "0 of 10 models have a record; 10 to train." in first.stderr
     assert "| in-domain accuracy alone |" in first.stdout
     pictures = {path.name for path in (tmp_path / "out").glob("*.png")}
     assert pictures == {"log-loss.png", "criteria-digit25.png", "selection.png", "ece-against-irm.png"}

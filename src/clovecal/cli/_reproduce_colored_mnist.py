@@ -11,7 +11,7 @@ from clovecal._validation import InputError
 from clovecal.cli._options import counting_bar, progress
 
 _SETTINGS = ("digit25", "digit05", "color05")
-_METHODS = ("erm", "irm", "clove", "clove-adagrad", "clove-full")
+_METHODS = ("erm", "irm", "clove", "clove-adagrad", "clove-unbiased", "clove-full")
 
 
 @click.command("colored-mnist")
@@ -35,7 +35,7 @@ _METHODS = ("erm", "irm", "clove", "clove-adagrad", "clove-full")
     "methods",
     type=click.Choice(_METHODS),
     multiple=True,
-    default=("erm", "irm", "clove", "clove-full"),
+    default=("erm", "irm", "clove", "clove-unbiased", "clove-full"),
     help="Once per method; all but clove-adagrad if not given.",
 )
 @click.option("--members", type=click.IntRange(1), default=100, show_default=True, help="Models of each method.")

@@ -22,6 +22,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "irm": "IRMv1",
         "clove": "CLOvE (paper)",
         "clove-adagrad": "CLOvE (paper, Adagrad)",
+        "clove-unbiased": "CLOvE (unbiased)",
         "clove-full": "CLOvE (full batch)",
     }
 )

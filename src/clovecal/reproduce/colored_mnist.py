@@ -190,7 +190,13 @@ def _objective(method: Method, drawn: Hyperparameters) -> Objective:
 
 
 def _kernel(method: Method) -> dict[str, Any]:
-    return {"of": method.of, "kernel": method.kernel, "gamma": method.gamma, "width": method.width}
+    return {
+        "of": method.of,
+        "kernel": method.kernel,
+        "gamma": method.gamma,
+        "width": method.width,
+        "unbiased": method.unbiased,
+    }
 
 
 @contextmanager
