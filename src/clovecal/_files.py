@@ -1,4 +1,4 @@
-"""Outputs that appear whole or not at all, and never replace what a user made without being asked."""
+"""Files of our own: outputs that appear whole or not at all, and whether what is read back is one of ours."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from clovecal._validation import InputError
 
@@ -20,6 +21,8 @@ def check_writable(path: str | Path, *, overwrite: bool, how: str = "pass overwr
         raise InputError(f"path {str(path)!r} exists; {how} to replace it, or choose another name.")
     if not path.parent.is_dir():
         raise InputError(f"path {str(path)!r} is in a folder that does not exist; create {str(path.parent)!r} first.")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"path {str(path)!r} is in a folder that you may not write to; choose another folder.")
     return path
 
 
@@ -36,6 +39,21 @@ def replacing(path: str | Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+class Defect(Exception):
+    """What is wrong with the content of a file, in words that go on after "it is not usable"."""
+
+
+def check_format(content: Any, name: str, version: int) -> None:
+    """Raise a `Defect` unless a file's content says that it has a format, in a version up to this one."""
+    if not isinstance(content, dict) or content.get("format") != name:
+        raise Defect(f"its format is not {name!r}")
+    found = content.get("version")
+    if type(found) is not int or found < 1:
+        raise Defect(f"its version is {found!r}")
+    if found > version:
+        raise Defect(f"it has version {found} and this clovecal reads up to {version}, so upgrade clovecal first")
 
 
 def _umask() -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import clovecal
-from clovecal._files import check_writable, replacing
+from clovecal._files import Defect, check_format, check_writable, replacing
 from clovecal._validation import FloatArray, InputError
 from clovecal.calibrators._auto import AutoCalibrator, Candidate
 from clovecal.calibrators._isotonic import NaiveIsotonic
@@ -69,12 +69,8 @@ def load_calibrator(path: str | Path) -> MonotoneCalibrator:
         ) from None
     try:
         return _restore(content)
-    except _Defect as defect:
+    except Defect as defect:
         raise InputError(f"path {str(path)!r} is not a usable calibrator: {defect}; save it again.") from None
-
-
-class _Defect(Exception):
-    """What is wrong with a file's content."""
 
 
 def _content(calibrator: MonotoneCalibrator) -> dict[str, Any]:
@@ -98,21 +94,15 @@ def _content(calibrator: MonotoneCalibrator) -> dict[str, Any]:
 
 
 def _restore(content: Any) -> MonotoneCalibrator:
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _Defect(f"its format is not {FORMAT!r}")
-    version = content.get("version")
-    if type(version) is not int or version < 1:
-        raise _Defect(f"its version is {version!r}")
-    if version > VERSION:
-        raise _Defect(f"it has version {version} and this clovecal reads up to {VERSION}, so upgrade clovecal first")
+    check_format(content, FORMAT, VERSION)
     _text(content.get("clovecal"), "clovecal")
     kind = _CLASSES.get(_text(content.get("calibrator"), "calibrator"))
     if kind is None:
-        raise _Defect(f"its calibrator is {content['calibrator']!r}")
+        raise Defect(f"its calibrator is {content['calibrator']!r}")
     calibrator = _with_parameters(kind, content.get("parameters"))
     calibrator.maps_ = tuple(_steps(one) for one in _list(content.get("maps"), "maps"))
     if not calibrator.maps_:
-        raise _Defect("it has no maps")
+        raise Defect("it has no maps")
     calibrator.n_features_in_ = len(calibrator.maps_)
     calibrator.n_rows_ = _count(content.get("rows"), "rows")
     calibrator.class_frequencies_ = _class_frequencies(content.get("class_frequencies"), calibrator.maps_)
@@ -127,34 +117,34 @@ def _restore(content: Any) -> MonotoneCalibrator:
         _check_same_domains(*(one.by_domain for one in calibrator.table_))
         calibrator.best_ = _text(content.get("best"), "best")
         if calibrator.best_ not in [one.name for one in calibrator.table_]:
-            raise _Defect(f"its best candidate {calibrator.best_!r} is not in its table")
+            raise Defect(f"its best candidate {calibrator.best_!r} is not in its table")
     return calibrator
 
 
 def _with_parameters(kind: type[MonotoneCalibrator], parameters: Any) -> MonotoneCalibrator:
     calibrator = kind()
     if not isinstance(parameters, dict) or set(parameters) != set(calibrator.get_params(deep=False)):
-        raise _Defect("its parameters are not those of a " + kind.__name__)
+        raise Defect("its parameters are not those of a " + kind.__name__)
     # JSON has no tuples, and scikit-learn's clone wants parameters as they were given.
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
     calibrator.set_params(**given)
     try:
         calibrator._check_parameters()
     except InputError as error:
-        raise _Defect("its parameter " + str(error).removesuffix(".")) from None
+        raise Defect("its parameter " + str(error).removesuffix(".")) from None
     return calibrator
 
 
 def _steps(content: Any) -> MonotoneSteps:
     if not isinstance(content, dict):
-        raise _Defect("a map is not an object with knots and values")
+        raise Defect("a map is not an object with knots and values")
     knots, values = _floats(content.get("knots"), "knots"), _floats(content.get("values"), "values")
     if len(knots) == 0 or len(knots) != len(values):
-        raise _Defect(f"a map has {len(knots)} knots and {len(values)} values")
+        raise Defect(f"a map has {len(knots)} knots and {len(values)} values")
     if not (np.diff(knots) > 0).all():
-        raise _Defect("the knots of a map do not rise")
+        raise Defect("the knots of a map do not rise")
     if not (np.diff(values) >= 0).all():
-        raise _Defect("the values of a map fall, which a monotone map's cannot")
+        raise Defect("the values of a map fall, which a monotone map's cannot")
     return MonotoneSteps(knots, values)
 
 
@@ -163,11 +153,11 @@ def _class_frequencies(content: Any, maps: tuple[MonotoneSteps, ...]) -> FloatAr
         return None
     frequencies = _floats(content, "class_frequencies")
     if len(maps) == 1 or len(frequencies) != len(maps):
-        raise _Defect(f"it has {len(maps)} maps and {len(frequencies)} class frequencies")
+        raise Defect(f"it has {len(maps)} maps and {len(frequencies)} class frequencies")
     if frequencies.min() < 0 or not np.isclose(frequencies.sum(), 1):
-        raise _Defect(f"its class frequencies are not {len(maps)} shares that sum to 1")
+        raise Defect(f"its class frequencies are not {len(maps)} shares that sum to 1")
     if min(steps.values[0] for steps in maps) < 0 or max(steps.values[-1] for steps in maps) > 1:
-        raise _Defect("the values of a class's map are outside [0, 1]")
+        raise Defect("the values of a class's map are outside [0, 1]")
     return frequencies
 
 
@@ -177,31 +167,31 @@ def _floats(content: Any, name: str) -> FloatArray:
 
 def _list(content: Any, name: str) -> list[Any]:
     if not isinstance(content, list):
-        raise _Defect(f"its {name!r} is missing or not a list")
+        raise Defect(f"its {name!r} is missing or not a list")
     return content
 
 
 def _text(content: Any, name: str) -> str:
     if not isinstance(content, str):
-        raise _Defect(f"its {name!r} is missing or not a text")
+        raise Defect(f"its {name!r} is missing or not a text")
     return content
 
 
 def _count(content: Any, name: str) -> int:
     if type(content) is not int or content < 1:
-        raise _Defect(f"its {name!r} is missing or not a whole number of at least 1")
+        raise Defect(f"its {name!r} is missing or not a whole number of at least 1")
     return content
 
 
 def _number(content: Any, name: str) -> float:
     if type(content) not in (int, float) or not abs(content) <= sys.float_info.max:
-        raise _Defect(f"its {name!r} is missing or not made of finite numbers")
+        raise Defect(f"its {name!r} is missing or not made of finite numbers")
     return float(content)
 
 
 def _dataclass(kind: type, content: Any) -> Any:
     if not isinstance(content, dict) or set(content) != {field.name for field in fields(kind)}:
-        raise _Defect(f"its {kind.__name__.lower()} does not have the entries it should have")
+        raise Defect(f"its {kind.__name__.lower()} does not have the entries it should have")
     return kind(**{field.name: _READERS[str(field.type)](content[field.name], field.name) for field in fields(kind)})
 
 
@@ -218,10 +208,10 @@ def _pairs(mapping: Mapping[Name, Any]) -> list[list[Any]]:
 def _mapping(content: Any, name: str, read: Callable[[Any, str], Any]) -> dict[Name, Any]:
     pairs = _list(content, name)
     if not pairs or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        raise _Defect(f"its {name!r} is not a list of pairs of a domain and its value")
+        raise Defect(f"its {name!r} is not a list of pairs of a domain and its value")
     mapping = {_read_name(domain): read(value, name) for domain, value in pairs}
     if len(mapping) != len(pairs):
-        raise _Defect(f"its {name!r} has a domain twice")
+        raise Defect(f"its {name!r} has a domain twice")
     return mapping
 
 
@@ -237,13 +227,13 @@ def _read_name(content: Any) -> Name:
     if isinstance(content, dict) and set(content) == {"tuple"} and isinstance(content["tuple"], list):
         return tuple(_read_name(part) for part in content["tuple"])
     if not isinstance(content, (str, int, float)):
-        raise _Defect(f"a domain's name is {content!r}")
+        raise Defect(f"a domain's name is {content!r}")
     return content
 
 
 def _check_same_domains(*tables: Mapping[Name, Any]) -> None:
     if any(table.keys() != tables[0].keys() for table in tables):
-        raise _Defect("its tables by domain are not of the same domains")
+        raise Defect("its tables by domain are not of the same domains")
 
 
 def _listed(value: Any) -> Any:

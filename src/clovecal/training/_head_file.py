@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 import clovecal
-from clovecal._files import check_writable, replacing
+from clovecal._files import Defect, check_format, check_writable, replacing
 from clovecal._validation import AnyArray, InputError
 from clovecal.training._head_choice import TriedPenalty
 from clovecal.training._head_inputs import check_parameters
@@ -98,34 +98,24 @@ def load_head(path: str | Path, *, device: str | torch.device | None = None) -> 
         raise InputError(f"path {str(path)!r} is not readable as safetensors ({error}); save it again.") from None
     try:
         return _restored(content, tensors, device)
-    except _Defect as defect:
+    except Defect as defect:
         raise InputError(f"path {str(path)!r} is not a usable head: {defect}; save it again.") from None
     except (InputError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"path {str(path)!r} is not a usable head ({_one_line(error)}); save it again.") from None
 
 
-class _Defect(Exception):
-    """What is wrong with a file's content."""
-
-
 def _restored(content: Any, tensors: Mapping[str, torch.Tensor], device: str | torch.device | None) -> CloveClassifier:
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _Defect(f"its format is not {FORMAT!r}")
-    version = content.get("version")
-    if type(version) is not int or version < 1:
-        raise _Defect(f"its version is {version!r}")
-    if version > VERSION:
-        raise _Defect(f"it has version {version} and this clovecal reads up to {VERSION}, so upgrade clovecal first")
+    check_format(content, FORMAT, VERSION)
     damaged = next((name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())), None)
     if damaged is not None:
-        raise _Defect(f"its tensor {damaged!r} has values that are not finite")
+        raise Defect(f"its tensor {damaged!r} has values that are not finite")
     head = _with_parameters(content["parameters"], tensors)
     head.device = device
     head.classes_ = _classes(content)
     head.mean_, head.scale_ = tensors["mean"].numpy(), tensors["scale"].numpy()
     head.n_features_in_ = len(head.mean_)
     if head.mean_.shape != head.scale_.shape or head.mean_.ndim != 1 or not (head.scale_ > 0).all():
-        raise _Defect("its means and scales do not belong together")
+        raise Defect("its means and scales do not belong together")
     if content["feature_names"] is not None:
         head.feature_names_in_ = np.array(content["feature_names"], dtype=object)
     head.penalty_, head.message_ = float(content["penalty"]), str(content["message"])
@@ -140,7 +130,7 @@ def _restored(content: Any, tensors: Mapping[str, torch.Tensor], device: str | t
 def _with_parameters(parameters: Any, tensors: Mapping[str, torch.Tensor]) -> CloveClassifier:
     head = CloveClassifier()
     if not isinstance(parameters, dict) or set(parameters) != set(head.get_params(deep=False)) - {"linear_head"}:
-        raise _Defect("its parameters are not those of a head")
+        raise Defect("its parameters are not those of a head")
     # JSON has no tuples, and scikit-learn's clone wants parameters as they were given.
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
     if _LINEAR[0] in tensors:
@@ -153,16 +143,16 @@ def _with_parameters(parameters: Any, tensors: Mapping[str, torch.Tensor]) -> Cl
 def _classes(content: Mapping[str, Any]) -> AnyArray:
     listed, kind = content["classes"], content["classes_are"]
     if not isinstance(listed, list) or len(set(listed)) != len(listed) or len(listed) < 2:
-        raise _Defect("its classes are not a list of two or more different labels")
+        raise Defect("its classes are not a list of two or more different labels")
     classes = np.array(listed) if kind == _TEXT else np.array(listed, dtype=np.dtype(kind))
     if classes.dtype.kind not in "Ubiuf" or (classes.dtype.kind == "U") != (kind == _TEXT):
-        raise _Defect(f"its classes are of the kind {kind!r}")
+        raise Defect(f"its classes are of the kind {kind!r}")
     return classes
 
 
 def _tried(content: Mapping[str, Any]) -> TriedPenalty:
     if set(content) != {one.name for one in fields(TriedPenalty)}:
-        raise _Defect("its candidates do not have the entries they should have")
+        raise Defect("its candidates do not have the entries they should have")
     unknown = {name: math.nan for name in ("accuracy", "log_loss") if content[name] is None}
     return TriedPenalty(**{**content, **unknown})
 
