@@ -20,23 +20,23 @@ def test_a_folder_that_may_not_be_written_to_is_named_before_any_work(tmp_path, 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ([], "its format is not 'ours'"),
-        ({"version": 1}, "its format is not 'ours'"),
-        ({"format": "ours"}, "its version is None"),
-        ({"format": "ours", "version": True}, "its version is True"),
-        ({"format": "ours", "version": 0}, "its version is 0"),
+        ([], "its format is not 'us'"),
+        ({"version": 1}, "its format is not 'us'"),
+        ({"format": "us"}, "its version is None"),
+        ({"format": "us", "version": True}, "its version is True"),
+        ({"format": "us", "version": 0}, "its version is 0"),
         (
-            {"format": "ours", "version": 3},
+            {"format": "us", "version": 3},
             "it has version 3 and this clovecal reads up to 2, so upgrade clovecal first",
         ),
     ],
 )
 def test_what_is_not_of_our_format_is_told(content, words):
     with pytest.raises(Defect) as caught:
-        check_format(content, "ours", 2)
+        check_format(content, "us", 2)
     assert str(caught.value) == words
 
 
 def test_our_format_is_accepted_in_every_version_so_far():
-    check_format({"format": "ours", "version": 1}, "ours", 2)
-    check_format({"format": "ours", "version": 2}, "ours", 2)
+    check_format({"format": "us", "version": 1}, "us", 2)
+    check_format({"format": "us", "version": 2}, "us", 2)
