@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved CPU times, child processes, and the record of a run."""
+"""What the benchmarks share: their figures, interleaved CPU times, child processes, and the record of a run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,20 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """One figure; ``target`` is the bound it is meant to keep, or None where it is only reported."""
+
+    name: str
+    value: float
+    unit: str = "×"
+    target: str | None = None
+
+    def __str__(self) -> str:
+        digits = f"{self.value:,.0f}" if abs(self.value) >= 1000 else f"{self.value:.3g}"
+        return f"{self.name:<100} {digits:>9} {self.unit:<8} {self.target or ''}".rstrip()
 
 
 def interleaved_minima(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:

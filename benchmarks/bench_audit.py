@@ -22,25 +22,11 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
 import clovecal as cc
-from _timing import append_record, environment, interleaved_minima, run_child
+from _timing import Result, append_record, environment, interleaved_minima, run_child
 
 DOMAINS = 50
 BINS = 10
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Result:
-    """One figure; ``target`` is the bound it is meant to keep, or None where it is only reported."""
-
-    name: str
-    value: float
-    unit: str = "×"
-    target: str | None = None
-
-    def __str__(self) -> str:
-        digits = f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
-        return f"{self.name:<100} {digits:>9} {self.unit:<3} {self.target or ''}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +23,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from _timing import append_record, environment
+from _timing import Result, append_record, environment
 from clovecal.training import losses
 from clovecal.training.objectives import CLOvE
 
 DOMAINS, PIXELS, WIDTH, PENALTY = 2, 392, 256, 100.0
 ALLOWED, LESS_MEMORY = "≤ 15", "≥ 1,000"
 LossOf = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Result:
-    """One figure; ``target`` is the bound it is meant to keep, or None where it is only reported."""
-
-    name: str
-    value: float
-    unit: str
-    target: str | None = None
-
-    def __str__(self) -> str:
-        digits = f"{self.value:,.0f}" if abs(self.value) >= 1000 else f"{self.value:.3g}"
-        return f"{self.name:<90} {digits:>9} {self.unit:<3} {self.target or ''}".rstrip()
 
 
 def cross_entropy(logits: Tensor, y: Tensor, members: Tensor) -> Tensor:  # noqa: ARG001
