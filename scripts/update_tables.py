@@ -1,26 +1,32 @@
-"""Regenerate the tables in the experiments' READMEs from their recorded results.
+"""Regenerate the tables in the READMEs of experiments and benchmarks from the recorded results.
 
-Each study's script prints its tables with ``--table``, the paper's reproductions have theirs in the package; what
-stands between the two markers of a README is replaced.
+Each study's script prints its tables with ``--table``, the paper's reproductions have theirs in the package, and a
+benchmark's table lists the figures of its last record; what stands between the two markers of a README is replaced.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from clovecal.reproduce import gaussian, two_bit
-from clovecal.reproduce._colored_tables import tables
+from clovecal.reproduce import _colored_tables, _wilds_tables, gaussian, two_bit
 from clovecal.reproduce.records import read
 
 OF_THE_PAPER: dict[str, Callable[[Path], str]] = {
     "two-bit": lambda folder: two_bit.table(read(folder / "results.jsonl")),
     "gaussian": lambda folder: gaussian.table(read(folder / "results.jsonl")),
-    "colored-mnist": lambda folder: tables(read(folder / "results.jsonl"), read(folder / "averages.jsonl")),
+    "colored-mnist": lambda folder: _colored_tables.tables(
+        read(folder / "results.jsonl"), read(folder / "averages.jsonl")
+    ),
+    "wilds": lambda folder: _wilds_tables.tables(read(folder / "results.jsonl")),
 }
 BEGIN, END = "<!-- table: made from the records -->", "<!-- end of table -->"
+OF_A_BENCHMARK = re.compile(
+    r"(<!-- table: made from (results/\w+\.jsonl) -->\n\n).*?(\n\n<!-- end of table -->)", re.DOTALL
+)
 
 
 def main() -> None:
@@ -31,10 +37,28 @@ def main() -> None:
         table = _table(readme.parent).strip()
         before, _, rest = text.partition(BEGIN)
         _, _, after = rest.partition(END)
-        updated = f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
-        if updated != text:
-            readme.write_text(updated, encoding="utf-8")
-            print(f"{readme} updated")
+        _write(readme, text, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+    readme = Path("benchmarks/README.md")
+    text = readme.read_text(encoding="utf-8")
+    _write(
+        readme, text, OF_A_BENCHMARK.sub(lambda found: found[1] + _figures(readme.parent / found[2]) + found[3], text)
+    )
+
+
+def _write(readme: Path, text: str, updated: str) -> None:
+    if updated != text:
+        readme.write_text(updated, encoding="utf-8")
+        print(f"{readme} updated")
+
+
+def _figures(records: Path) -> str:
+    """Return the figures of the last record of a benchmark."""
+    rows = ["| figure | measured | target |", "| --- | ---: | ---: |"]
+    for one in read(records)[-1]["results"]:
+        value = f"{one['value']:,.0f}" if one["value"] >= 1000 else f"{one['value']:.3g}"
+        gap = "" if one["unit"] in ("×", "") else " "
+        rows.append(f"| {one['name']} | {value}{gap}{one['unit']} | {one['target'] or ''} |")
+    return "\n".join(rows)
 
 
 def _table(folder: Path) -> str:

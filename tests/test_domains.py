@@ -49,6 +49,13 @@ def own_brier(y, p, *, power=2, sample_weight=None):
 # -------------------------------------------------------------------------------------------------- computed by hand
 
 
+def test_the_first_domain_of_each_row_by_hand():
+    overlapping = cc.Domains.from_membership([[0, 1, 1], [0, 0, 0], [1, 0, 1], [0, 0, 1]])
+    assert overlapping.first_of_each_row.tolist() == [1, 3, 0, 2]  # 3: in none of the three
+    assert cc.Domains.from_labels(["b", "a", "b"]).first_of_each_row.tolist() == [1, 0, 1]
+    assert cc.Domains.pooled(2).first_of_each_row.tolist() == [0, 0]
+
+
 def test_each_domain_has_the_metric_of_its_own_rows():
     result = cc.per_domain(cc.brier, Y, P, domains=COUNTRY)
     # Sweden: (0.2² + 0.1² + 0.4² + 0.4²)/4 = 0.37/4; UK: (0.8² + 0.9²)/2 = 1.45/2; overall 1.82/6
@@ -353,6 +360,8 @@ def test_split_lists_the_rows_of_every_column(matrix):
     for name, rows in built.split():
         assert rows.tolist() == np.flatnonzero(matrix[:, name]).tolist()
     assert built.rows_in_no_domain == int((matrix.sum(axis=1) == 0).sum())
+    first = [next((k for k, inside in enumerate(row) if inside), matrix.shape[1]) for row in matrix]
+    assert built.first_of_each_row.tolist() == first
     assert built.counts == dict(enumerate(matrix.sum(axis=0).tolist()))
 
 

@@ -131,6 +131,15 @@ class Domains:
         """Number of rows that no domain claims."""
         return 0 if self.rows is None else self.n_rows - len(np.unique(self.rows))
 
+    @cached_property
+    def first_of_each_row(self) -> IntArray:
+        """The number of each row's first domain, k for a row in none: one stratum a row, for dealing rows out."""
+        if self.rows is None:
+            return self.codes
+        first = np.full(self.n_rows, len(self.names), dtype=np.intp)
+        first[self.rows[::-1]] = self.codes[::-1]  # the last to be written is a row's first pair
+        return first
+
     def require_two(self) -> Domains:
         """Raise unless there are at least two domains."""
         if len(self.names) < 2:

@@ -234,14 +234,9 @@ def _check_candidate(name: str, y: Any, p: Any, sample_weight: Any) -> Predictio
 
 
 def _deal(domains: Domains, parts: int, rng: np.random.Generator) -> IntArray:
-    """Return the part of each row, dealt in turn within each domain (rows in none: among themselves)."""
+    """Return the part of each row, dealt in turn within its first domain (rows in none: among themselves)."""
     order = rng.permutation(domains.n_rows)
-    label = np.full(domains.n_rows, len(domains.names), dtype=np.intp)
-    if domains.rows is None:
-        label = domains.codes
-    else:
-        label[domains.rows[::-1]] = domains.codes[::-1]  # a row of several domains is dealt with its first
-    by_domain = order[np.argsort(label[order], kind="stable")]
+    by_domain = order[np.argsort(domains.first_of_each_row[order], kind="stable")]
     part = np.empty(domains.n_rows, dtype=np.intp)
     part[by_domain] = np.arange(domains.n_rows) % parts
     return part

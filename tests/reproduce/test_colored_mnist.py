@@ -466,7 +466,7 @@ def test_a_device_that_is_not_there_is_named(tmp_path):
     pytest.importorskip("torch")
     result = CliRunner().invoke(cli.command, ["--tiny", "--device", "abacus", "--output", str(tmp_path)])
     assert isinstance(result.exception, InputError)
-    assert "device 'abacus' cannot be used" in str(result.exception)
+    assert "device is 'abacus', which cannot be used" in str(result.exception)
 
 
 def test_a_folder_without_records_is_named(tmp_path):

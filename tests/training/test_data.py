@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from clovecal import Domains
 from clovecal._validation import InputError
+from clovecal.training._batches import BatchStream
 from clovecal.training.data import TrainingData, epoch_batches, strata_of
 
 INPUTS = np.arange(12.0).reshape(6, 2)
@@ -180,6 +182,112 @@ def test_batches_depend_on_the_seed_and_the_epoch_alone(balance: bool) -> None:
 def test_a_batch_larger_than_the_table_is_the_table() -> None:
     (batch,) = epoch_batches(unequal_strata(), batch_size=100, balance=False, seed=0, epoch=0)
     assert sorted(batch) == list(range(16))
+
+
+# Batches of a few domains
+
+
+def drawn_from(batch: NDArray[np.intp], strata: Any) -> dict[int, int]:
+    """How many rows of a batch each stratum has, those with none left out."""
+    counts = {number: int(np.isin(batch, rows).sum()) for number, rows in enumerate(strata)}
+    return {number: count for number, count in counts.items() if count}
+
+
+def test_batches_of_two_of_four_domains_by_hand() -> None:
+    # Rows 0–4 in A, 5–9 in B, 10–14 in C, 15–19 in D. 20 rows in batches of 6: 20 // 6 = 3 of them; 6 / 2 = 3 rows
+    # from each of the 2 domains drawn. A domain drawn three times gives 9 rows: each of its 5, then 4 of them again.
+    strata = tuple(np.arange(5 * k, 5 * k + 5) for k in range(4))
+    thrice = 0
+    for seed in range(40):
+        batches = list(epoch_batches(strata, batch_size=6, balance=True, domains_a_batch=2, seed=seed, epoch=0))
+        assert len(batches) == 3
+        for batch in batches:
+            assert sorted(drawn_from(batch, strata).values()) == [3, 3]
+        for rows in strata:
+            dealt = [row for batch in batches for row in batch if row in rows]
+            assert len(dealt) in (0, 3, 6, 9)
+            assert len(set(dealt[:5])) == len(dealt[:5])
+            assert len(set(dealt[5:])) == len(dealt[5:])
+            thrice += len(dealt) == 9
+    assert thrice
+
+
+def test_each_set_of_domains_is_drawn_as_often_whatever_their_sizes() -> None:
+    strata = (np.arange(2), np.arange(2, 10), np.arange(10, 50), np.arange(50, 60))
+    sets = Counter(
+        tuple(drawn_from(batch, strata))
+        for epoch in range(200)
+        for batch in epoch_batches(strata, batch_size=4, balance=True, domains_a_batch=2, seed=3, epoch=epoch)
+    )
+    # 3,000 draws of 6 pairs: 500 of each, with a standard deviation of √(3000·⅙·⅚) = 20
+    assert len(sets) == 6
+    assert sum(sets.values()) == 3000
+    assert all(abs(count - 500) < 80 for count in sets.values())
+
+
+def test_the_domains_of_a_batch_do_not_depend_on_those_of_the_one_before() -> None:
+    strata = (np.arange(30), np.arange(30, 60))
+    turns: Counter[tuple[int, int]] = Counter()
+    for epoch in range(100):
+        batches = epoch_batches(strata, batch_size=3, balance=True, domains_a_batch=1, seed=0, epoch=epoch)
+        drawn = [next(iter(drawn_from(batch, strata))) for batch in batches]
+        turns.update(pairwise(drawn))
+    # 1,900 neighbours, a quarter each, with a standard deviation of √(1900·¼·¾) = 19
+    assert all(abs(turns[pair] - 475) < 90 for pair in [(0, 0), (0, 1), (1, 0), (1, 1)])
+
+
+def test_rows_in_no_domain_are_drawn_as_one_domain_more() -> None:
+    strata = unequal_strata()  # the last is of the two rows in none
+    drawn = Counter(
+        next(iter(drawn_from(batch, strata)))
+        for epoch in range(100)
+        for batch in epoch_batches(strata, batch_size=2, balance=True, domains_a_batch=1, seed=0, epoch=epoch)
+    )
+    assert all(abs(drawn[number] - 800 / 3) < 60 for number in range(3))  # standard deviation 13
+
+
+def test_drawing_all_domains_is_the_same_as_not_drawing() -> None:
+    every = list(epoch_batches(unequal_strata(), batch_size=6, balance=True, domains_a_batch=3, seed=1, epoch=2))
+    plain = list(epoch_batches(unequal_strata(), batch_size=6, balance=True, seed=1, epoch=2))
+    assert [batch.tolist() for batch in every] == [batch.tolist() for batch in plain]
+
+
+def test_a_batch_is_smaller_where_its_size_is_no_multiple_of_the_domains() -> None:
+    strata = unequal_strata()
+    for batch in epoch_batches(strata, batch_size=7, balance=True, domains_a_batch=2, seed=0, epoch=0):
+        assert sorted(drawn_from(batch, strata).values()) == [3, 3]
+
+
+def test_a_stream_of_drawn_domains_starts_at_any_step() -> None:
+    rows = TrainingData.of(torch.arange(60.0)[:, None], [0, 1] * 30, domains=[f"domain {i % 5}" for i in range(60)])
+    stream = BatchStream(
+        rows, batch_size=8, balance=True, domains_a_batch=2, seed=4, device=torch.device("cpu"), workers=0
+    )
+    assert stream.batches_an_epoch == 7
+    straight = [batch.tolist() for batch in islice(stream.rows_from(0), 30)]
+    assert all(sorted(rows.members[batch].sum(dim=0).tolist()) == [0, 0, 0, 4, 4] for batch in straight)
+    for step in (0, 1, 6, 7, 8, 20):
+        assert [batch.tolist() for batch in islice(stream.rows_from(step), 30 - step)] == straight[step:]
+    assert straight[:7] != straight[7:14]  # another epoch deals anew
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"domains_a_batch": 0}, "domains_a_batch is 0; pass a whole number of at least 1"),
+        ({"domains_a_batch": 2.0}, "domains_a_batch is 2.0; pass a whole number"),
+        (
+            {"domains_a_batch": 4},
+            r"domains_a_batch is 4 but the rows have 3 domains \(rows in none count as one\); pass at most as many",
+        ),
+        ({"domains_a_batch": 2, "balance": False}, "domains_a_batch is of balanced batches; leave it out, or pass a"),
+        ({"domains_a_batch": 2, "batch_size": None}, "domains_a_batch is of balanced batches; leave it out, or pass a"),
+        ({"domains_a_batch": 2, "batch_size": 1}, "batch_size is 1 for 2 domains; pass at least one row a domain"),
+    ],
+)
+def test_wrong_numbers_of_domains_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        list(epoch_batches(unequal_strata(), **{"batch_size": 6, "balance": True, "seed": 0, "epoch": 0, **options}))
 
 
 def test_wrong_sizes_are_named() -> None:

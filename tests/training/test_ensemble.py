@@ -310,6 +310,14 @@ def test_wrong_arguments_are_named(members, options, message):
     assert str(error.value) == message
 
 
+def test_rows_and_objectives_of_the_wrong_kind_are_named():
+    rows = rows_of_three_domains()
+    with pytest.raises(InputError, match=r"data is of type tuple; pass TrainingData.of\(inputs, y, domains=…\)"):
+        train_ensemble([Member((3,), ERM(), lr=0.1)], (rows.inputs, rows.y), steps=1, batch_size=30)
+    with pytest.raises(InputError, match="objective is the class ERM itself; pass an objective"):
+        Member((3,), ERM, lr=0.1)
+
+
 def test_labels_beyond_the_outputs_and_inputs_that_are_no_tensor_are_named():
     member = Member((3,), ERM(), lr=0.1)
     with pytest.raises(InputError, match=r"n_outputs is 1 but y has labels up to 2; pass n_outputs=3\."):

@@ -22,6 +22,7 @@ from clovecal.training import (
     TrainingWarning,
     fit,
     predict_logits,
+    predicting,
 )
 from clovecal.training._batches import on_device
 from clovecal.training.data import epoch_batches, strata_of
@@ -92,6 +93,49 @@ def test_it_is_what_a_plain_loop_does(objective, batch_size, balance):
             step += 1
         epoch += 1
     torch.testing.assert_close(parameters(model), parameters(plain), rtol=0, atol=1e-6)
+
+
+def test_a_few_domains_a_batch_are_what_a_plain_loop_over_them_does():
+    data, model, plain = rows(k=5), network(), network()
+    goal, again = GroupDRO(5, step_size=0.3) + CLOvE(50.0, anneal=7, of="positive"), network()
+    fit(model, data, goal, steps=25, batch_size=12, domains_a_batch=2, seed=5, device="cpu")
+    fit(again, lazy(data), goal, steps=25, batch_size=12, domains_a_batch=2, seed=5, workers=1, device="cpu")
+    assert torch.equal(parameters(model), parameters(again))
+
+    optimizer, strata = torch.optim.Adam(plain.parameters()), strata_of(data.members)
+    how = {"batch_size": 12, "balance": True, "domains_a_batch": 2, "seed": 5}
+    dealt = [batch for epoch in range(3) for batch in epoch_batches(strata, epoch=epoch, **how)]  # 10 an epoch
+    for batch in dealt[:25]:
+        assert sorted(data.members[batch].sum(dim=0).tolist()) == [0, 0, 0, 6, 6]
+        loss = goal(logits=plain(data.inputs[batch]), y=data.y[batch], domains=data.members[batch])
+        optimizer.zero_grad()
+        loss.total.backward()
+        optimizer.step()
+    torch.testing.assert_close(parameters(model), parameters(plain), rtol=0, atol=1e-6)
+
+
+def test_a_resumed_run_of_a_few_domains_a_batch_is_bit_exact_and_none_other_than_itself(tmp_path):
+    def go(steps, checkpoint=None, domains_a_batch=2):
+        model = network(dropout=0.3)
+        fit(
+            model,
+            rows(k=5),
+            CLOvE(5.0) + IRM(3.0),
+            steps=steps,
+            batch_size=12,
+            domains_a_batch=domains_a_batch,
+            device="cpu",
+            checkpoint=checkpoint,
+        )
+        return parameters(model)
+
+    place = tmp_path / "a.safetensors"
+    go(13, place)  # in the second epoch
+    assert torch.equal(go(27, place), go(27))
+    assert not torch.equal(go(27, domains_a_batch=3), go(27))
+    for other in (3, None):
+        with pytest.raises(InputError, match="is of another run: its domains_a_batch differs"):
+            go(40, place, domains_a_batch=other)
 
 
 def test_it_learns():
@@ -178,6 +222,7 @@ def test_an_objective_is_left_as_it_was():
 
 
 def test_a_plain_cuda_is_the_gpu_of_the_process(monkeypatch):
+    monkeypatch.setattr(predicting, "_try", lambda device: None)  # wherever the test runs
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert as_device("cuda") == torch.device("cuda", 3)
     assert as_device("cuda:1") == torch.device("cuda", 1)
@@ -361,9 +406,9 @@ def test_a_checkpoint_holds_the_last_good_state_only_once(tmp_path):
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     place = tmp_path / "a.safetensors"
     fit(network(), rows(), CLOvE(1.0), steps=2, device="cpu", checkpoint=place)
-    with pytest.raises(InputError, match=r"is of another run: its objective differ"):
+    with pytest.raises(InputError, match=r"is of another run: its objective differs; name"):
         fit(network(), rows(), CLOvE(2.0), steps=2, device="cpu", checkpoint=place)
-    with pytest.raises(InputError, match=r"is of another run: its rows, seed differ"):
+    with pytest.raises(InputError, match=r"is of another run: its rows and seed differ; name"):
         fit(network(), rows(122), CLOvE(1.0), steps=2, device="cpu", checkpoint=place, seed=1)
     for name, value in (
         ("optimizer", sgd(0.1)),
@@ -373,7 +418,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         ("precision", "bf16"),
         ("stopping", EarlyStopping()),
     ):
-        with pytest.raises(InputError, match=f"is of another run: its {name} differ"):
+        with pytest.raises(InputError, match=f"is of another run: its {name} differs; name"):
             fit(
                 network(),
                 rows(),
@@ -390,6 +435,26 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     place.write_bytes(b"not a checkpoint")
     with pytest.raises(InputError, match=r"is damaged; remove it to start anew"):
         fit(network(), rows(), CLOvE(1.0), steps=2, device="cpu", checkpoint=place)
+
+
+def test_more_than_two_differences_are_listed(tmp_path):
+    place = tmp_path / "a.safetensors"
+    fit(network(), rows(), ERM(), steps=2, device="cpu", checkpoint=place)
+    with pytest.raises(InputError, match=r"is of another run: its rows, seed and l2 differ; name another file"):
+        fit(network(), rows(122), ERM(), steps=2, device="cpu", checkpoint=place, seed=1, l2=0.1)
+
+
+def test_fewer_steps_than_a_checkpoint_has_taken_are_refused_and_change_nothing(tmp_path):
+    place, log, model = tmp_path / "a.safetensors", tmp_path / "a.jsonl", network(seed=1)
+    fit(network(), rows(), ERM(), steps=60, batch_size=30, device="cpu", checkpoint=place, log=log)
+    kept, lines, weights = place.read_bytes(), log.read_text() + "more\n", parameters(model).clone()
+    log.write_text(lines)
+    for length in ({"steps": 10}, {"epochs": 14}, {"steps": 59}):
+        n_steps = length.get("steps", 56)  # 4 batches an epoch
+        with pytest.raises(InputError, match=f"is at step 60, beyond the {n_steps} asked for; ask for at least 60"):
+            fit(model, rows(), ERM(), batch_size=30, device="cpu", checkpoint=place, log=log, **length)
+    assert (place.read_bytes(), log.read_text()) == (kept, lines)
+    assert torch.equal(parameters(model), weights)
 
 
 def test_objectives_that_differ_in_words_alone_are_the_same_run(tmp_path):
@@ -582,6 +647,8 @@ def test_clipping_bounds_the_step(precision):
         ({"steps": 1, "precision": "int8"}, "precision is 'int8'"),
         ({"steps": 1, "stopping": EarlyStopping()}, "validation is missing"),
         ({"steps": 1, "batch_size": 1}, "batch_size is 1 for 2 domains"),
+        ({"steps": 1, "domains_a_batch": 3}, "domains_a_batch is 3 but the rows have 2 domains"),
+        ({"steps": 1, "domains_a_batch": 1, "balance": False}, "domains_a_batch is of balanced batches"),
         ({"steps": 1, "batch_size": 0}, "batch_size is 0; pass a whole number"),
         ({"steps": 1, "log_every": 0}, "log_every is 0"),
         ({"steps": 1, "checkpoint_every": 0}, "checkpoint_every is 0"),
@@ -596,6 +663,107 @@ def test_clipping_bounds_the_step(precision):
 def test_wrong_options_are_named(options, sentence):
     with pytest.raises(InputError, match=sentence):
         fit(network(), rows(), ERM(), device="cpu", **options)
+
+
+def frozen():
+    return network().requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"model": "resnet50"}, "model is 'resnet50'; pass a torch module, an nn.Module"),
+        ({"model": nn.Linear}, "model is the class Linear itself; pass a torch module"),
+        (
+            {"model": frozen()},
+            r"model has no parameter to train; call requires_grad_\(True\) on those that are to change",
+        ),
+        ({"model": nn.Flatten(0)}, "model has no parameter to train"),
+        (
+            {"data": (rows().inputs, rows().y, ["A", "B"] * 60)},
+            r"data is of type tuple; pass TrainingData.of\(inputs, y",
+        ),
+        ({"validation": (rows().inputs, rows().y)}, r"validation is of type tuple; pass TrainingData.of\(inputs, y"),
+        ({"objective": "erm"}, r"objective is 'erm'; pass an objective, such as ERM\(\) or CLOvE\(10.0\)"),
+        ({"objective": CLOvE}, "objective is the class CLOvE itself; pass an objective"),
+        ({"objective": nn.CrossEntropyLoss()}, "objective is of type CrossEntropyLoss; pass an objective"),
+        (
+            {"optimizer": torch.optim.Adam(network().parameters())},
+            r"optimizer is of type Adam; pass a function that makes one, such as lambda parameters: torch.optim.Adam",
+        ),
+        ({"optimizer": "adam"}, "optimizer is 'adam'; pass a function that makes one"),
+        (
+            {"schedule": torch.optim.lr_scheduler.StepLR(torch.optim.SGD(network().parameters()), 5)},
+            "schedule is of type StepLR; pass a function that makes one, such as lambda optimizer: torch.optim.lr",
+        ),
+        (
+            {"schedule": torch.optim.lr_scheduler.ReduceLROnPlateau},
+            "schedule makes a ReduceLROnPlateau, which waits for a metric and is told none; pass one that follows the",
+        ),
+        ({"device": "gpu"}, r"device is 'gpu', which cannot be used \(.*gpu\); pass cpu, or leave it out"),
+        ({"device": 3.5}, r"device is '3.5', which cannot be used \(.*\); pass cpu, or leave it out"),
+        ({"device": "cuda:99"}, r"device is 'cuda:99', which cannot be used \(.*\); pass cpu"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(changed, sentence):
+    arguments = {"model": network(), "data": rows(), "objective": ERM(), "device": "cpu", **changed}
+    with pytest.raises(InputError, match=sentence):
+        fit(arguments.pop("model"), arguments.pop("data"), arguments.pop("objective"), steps=1, **arguments)
+
+
+def test_a_model_may_have_frozen_parameters_beside_others():
+    model, before = network(), parameters(network()[0])
+    model[0].requires_grad_(False)
+    fit(model, rows(), ERM(), steps=3, device="cpu")
+    assert torch.equal(parameters(model[0]), before)
+    assert not torch.equal(parameters(model[3]), parameters(network()[3]))
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "squared"])
+def test_a_single_column_of_outputs_is_the_same_as_none(loss):
+    data, single, column = rows(), network(), nn.Sequential(*list(network())[:-1])
+    ends = []
+    for model in (single, column):
+        options = {"validation": data, "stopping": EarlyStopping(every=5), "steps": 20, "device": "cpu"}
+        ends.append(fit(model, data, ERM(loss=loss), **options))
+    assert ends[0] == ends[1]
+    assert torch.equal(parameters(single), parameters(column))
+    assert column(data.inputs).shape == (120, 1)
+    logits = predict_logits(column, data.inputs, device="cpu")
+    assert torch.equal(logits, predict_logits(single, data.inputs, device="cpu"))
+    with pytest.raises(InputError, match="y has labels up to 2 but the model tells 2 classes apart; give it 3 outputs"):
+        fit(column, TrainingData.of(data.inputs, data.y + 1, domains=data.members), ERM(), steps=1, device="cpu")
+
+
+def test_a_data_set_of_inputs_and_labels_is_named():
+    data = rows()
+    pairs = Sequence(list(zip(data.inputs, data.y, strict=True)))
+    sentence = "inputs has 2 parts in each row, which the model does not take together; where one is the label"
+    with pytest.raises(InputError, match=sentence):
+        fit(network(), TrainingData.of(pairs, data.y, domains=data.members), ERM(), steps=1, device="cpu")
+    with pytest.raises(InputError, match=sentence):
+        predict_logits(network(), pairs, device="cpu")
+
+
+def test_a_fault_of_the_model_itself_is_left_as_it_is():
+    class Broken(nn.Linear):
+        def forward(self, inputs):
+            raise TypeError("mine")
+
+    with pytest.raises(TypeError, match="mine"):
+        fit(Broken(3, 1), rows(), ERM(), steps=1, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("output", "kind"), [({"logits": torch.zeros(2)}, "dict"), ((torch.zeros(2),) * 3, "tuple"), ([0.0, 0.0], "list")]
+)
+def test_outputs_that_are_no_logits_are_named(output, kind):
+    class Model(nn.Linear):
+        def forward(self, inputs):
+            return output
+
+    with pytest.raises(InputError, match=f"model returned a {kind}; let it return logits, or a pair"):
+        fit(Model(3, 1), rows(), ERM(), steps=1, device="cpu")
 
 
 @pytest.mark.parametrize(

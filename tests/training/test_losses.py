@@ -169,6 +169,12 @@ def test_mmce_is_the_metric(
     assert expected > 1e-4  # not all cancellation
 
 
+def test_the_sharpest_kernel_allowed_is_the_metrics_too() -> None:
+    logits, y = batch(300, 1)
+    expected = cc.mmce(y, torch.sigmoid(logits), gamma=1e6)
+    assert losses.mmce(logits, y, gamma=1e6).item() == pytest.approx(expected, rel=1e-9)
+
+
 @every_kernel
 @every_form
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
@@ -295,6 +301,51 @@ def test_domains_with_fewer_than_two_rows_are_in_no_pair_of_coral() -> None:
     torch.testing.assert_close(losses.coral(features, codes), expected)
     assert losses.coral(features, torch.zeros(9, dtype=torch.int64)).item() == 0.0
     assert losses.coral(features, torch.full((9,), -1)).item() == 0.0
+
+
+def many_domains() -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of three among 70 domains, and one row of a fourth, whose covariances would be 70·512² numbers."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(13, 512, generator=generator, dtype=torch.float64).requires_grad_()
+    return features, torch.tensor([3] * 4 + [50] * 5 + [69] * 3 + [7]), torch.tensor([0] * 4 + [1] * 5 + [2] * 3 + [3])
+
+
+def test_coral_of_many_domains_computes_only_those_that_the_batch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, far, near = many_domains()
+    expected = losses.coral(features, near)
+    calls = []
+    one = losses._scatter
+    monkeypatch.setattr(losses, "_scatter", lambda *arguments: calls.append(1) or one(*arguments))
+    found = losses.coral(features, far, n_domains=70)
+    assert len(calls) == 3
+    assert found.item() == pytest.approx(expected.item(), rel=1e-12)
+    slopes = [torch.autograd.grad(value, features)[0] for value in (found, expected)]
+    torch.testing.assert_close(*slopes, rtol=1e-9, atol=1e-15)
+
+
+def test_coral_of_many_domains_that_the_batch_has_is_the_same_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    domains = torch.repeat_interleave(torch.arange(9), torch.tensor([2, 7, 3, 9, 2, 5, 8, 4, 6]))
+    batches = [torch.randn(46, 16, generator=torch.Generator().manual_seed(seed)) for seed in range(20)]
+    expected = [losses.coral(x, domains).item() for x in batches]
+    monkeypatch.setattr(losses, "_MOST_NUMBERS", 0)
+    assert [losses.coral(x, domains).item() for x in batches] == expected
+
+
+def test_coral_of_many_domains_with_a_row_each_is_nothing() -> None:
+    features, _, _ = many_domains()
+    value = losses.coral(features, torch.arange(13), n_domains=70)
+    assert value.item() == 0
+    assert not torch.autograd.grad(value, features)[0].any()
+
+
+def test_coral_of_many_domains_under_vmap_and_compiled_is_the_same() -> None:
+    features, far, _ = many_domains()
+    expected = losses.coral(features, far, n_domains=70).item()
+    x, members = features.detach().float(), (far[:, None] == torch.arange(70)).float()
+    batched = torch.func.vmap(losses.coral)(x[None], members[None])
+    compiled = torch.compile(losses.coral, fullgraph=True, backend="eager")(x, members)
+    assert batched.item() == pytest.approx(expected, rel=1e-5)
+    assert compiled.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_weights_of_domains_follow_wilds() -> None:
@@ -530,6 +581,10 @@ def test_classes_have_no_squared_loss() -> None:
         ({"kernel": "linear"}, "kernel is 'linear'; choose one of 'rbf', 'laplacian'."),
         ({"of": "classwise"}, "of is 'classwise'; choose one of 'confidence', 'positive'."),
         ({"gamma": 0.0}, "gamma is 0.0; pass a positive number."),
+        (
+            {"gamma": 1e9},
+            "gamma is 1e+09; so sharp a kernel compares a row with hardly any other, pass at most 1,000,000.",
+        ),
         ({"kernel": "laplacian", "width": -1.0}, "width is -1.0; pass a positive number."),
         ({"of": "positive"}, "of is 'positive' but logits has 3 classes; choose 'confidence'."),
     ],

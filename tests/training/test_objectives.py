@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from clovecal._validation import InputError
 from clovecal.training import losses
+from clovecal.training._domains import membership
 from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
 
 Batch = dict[str, Tensor]
@@ -171,6 +172,45 @@ def test_penalties_are_means_over_the_domains_that_the_batch_has() -> None:
     rows["domains"] = 2 * rows["domains"]  # domain 1 has no rows
     values = [losses.mmce(rows["logits"][rows["domains"] == e], rows["y"][rows["domains"] == e]) for e in (0, 2)]
     assert close(CLOvE(1.0)(**rows).terms["CLOvE"], torch.stack(values).mean())
+
+
+@pytest.mark.parametrize("as_matrix", [True, False])
+def test_domains_that_the_batch_lacks_change_nothing(as_matrix: bool) -> None:
+    rows = batch(24, 5, domains=3)
+    apart = {**rows, "domains": torch.tensor([1, 4, 6])[rows["domains"]]}  # of seven domains
+    if as_matrix:
+        rows = {**rows, "domains": membership(rows["domains"], 24, dtype=torch.float64)}
+        apart = {**apart, "domains": membership(apart["domains"], 24, n_domains=7, dtype=torch.float64)}
+
+    def outcome(objective: Objective, batch: Batch) -> tuple[Tensor, ...]:
+        loss = objective(**batch)
+        slopes = torch.autograd.grad(loss.total, (batch["logits"], batch["features"]), allow_unused=True)
+        return loss.total, *(slope for slope in slopes if slope is not None), *loss.terms.values()
+
+    for make in (
+        ERM,
+        lambda: IRM(5.0),
+        lambda: IRM(5.0, halves=True),
+        lambda: CORAL(5.0),
+        lambda: CLOvE(5.0),
+        lambda: CLOvE(5.0, kernel="laplacian", unbiased=True, squared=False),
+        lambda: CORAL(2.0) + CLOvE(5.0),
+    ):
+        for found, expected in zip(outcome(make(), apart), outcome(make(), rows), strict=True):
+            assert close(found, expected.detach())
+
+
+def test_group_dro_keeps_the_weights_of_domains_that_the_batch_lacks_in_proportion() -> None:
+    rows = batch(24, 5, domains=2)
+    absent, present = GroupDRO(5, step_size=1.0), GroupDRO(2, step_size=1.0)
+    scale = 2 / 5  # the two domains start with 2/5 of the weight
+    total = absent(**{**rows, "domains": torch.tensor([1, 3])[rows["domains"]]}).total
+    present(**rows)
+    assert torch.allclose(absent.weights[[0, 2, 4]], absent.weights[0])
+    assert close(absent.weights[3] / absent.weights[1], present.weights[1] / present.weights[0])
+    risks = torch.stack([risk_of(of_domain(rows, domain)) for domain in range(2)])
+    grown = (scale / 2) * risks.exp()
+    assert close(total, (grown * risks).sum() / (grown.sum() + 3 / 5))
 
 
 def test_options_reach_the_loss() -> None:

@@ -166,7 +166,7 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         return scores
 
     def _folds(self, X: Any, target: AnyArray, members: Domains) -> Iterable[tuple[IntArray, IntArray]]:
-        stratum = members.codes if members.rows is None else _first_domain(members)
+        stratum = members.first_of_each_row
         if not isinstance(self.cv, (str, Integral)) and (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)  # not all need them
@@ -209,11 +209,3 @@ def _fitted(estimator: Any, X: Any, y: AnyArray, weight: FloatArray | None, rows
     if weight is not None and has_fit_parameter(estimator, "sample_weight"):
         return clone(estimator).fit(X, y, sample_weight=weight)
     return clone(estimator).fit(X, y)
-
-
-def _first_domain(members: Domains) -> IntArray:
-    """Return each row's first domain, and one more number for rows in none: folds need one label per row."""
-    assert members.rows is not None
-    first = np.full(members.n_rows, len(members.names), dtype=np.intp)
-    first[members.rows[::-1]] = members.codes[::-1]
-    return first

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from clovecal._files import check_writable
+from clovecal._progress import progress_bar
 from clovecal._validation import InputError
 
 if TYPE_CHECKING:
@@ -120,28 +121,6 @@ def progress(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(f"{what} …"):
         yield
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
-    """Yield a function of how much is done and how much there is, which draws a bar on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True, console=Console(stderr=True)) as bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

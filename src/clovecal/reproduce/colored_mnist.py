@@ -99,15 +99,10 @@ def _check_methods(found: Iterable[Mapping[str, Any]], wanted: Iterable[Config])
 
 def _check_device(name: str | None) -> None:
     """Refuse a device that torch cannot use, before any data are read."""
-    if name is None:
-        return
-    import torch
+    if name is not None:
+        from clovecal.training.predicting import as_device
 
-    try:
-        torch.empty(0, device=name)
-    except (AssertionError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used ({reason}); pass cpu, or none for a GPU if any.") from None
+        as_device(name)
 
 
 def _split_of(config: Config) -> tuple[str, str, int]:
@@ -139,14 +134,12 @@ def _train(
     members: Sequence[Config], rows: Split, device: str | None, on_models: Callable[[float], None] | None
 ) -> tuple[FloatArray, Sequence[str | None]]:
     """Train models of one method; return each one's logits for all rows, and why it diverged or None."""
-    import torch
-
     from clovecal.training.data import TrainingData
     from clovecal.training.ensemble import Member, train_ensemble
-    from clovecal.training.predicting import default_device
+    from clovecal.training.predicting import as_device
 
     method, seed, n_train = members[0].method, members[0].seed, len(rows.train.y)
-    on_gpu = (torch.device(device) if device is not None else default_device()).type == "cuda"
+    on_gpu = as_device(device).type == "cuda"
     told = 0.0
 
     def tell(done: int, _: int) -> None:

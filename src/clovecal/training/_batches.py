@@ -32,7 +32,7 @@ class BatchStream:
     ----------
     data
         Rows. A tensor of inputs is moved to the device whole; a sequence is read as the batches need it.
-    batch_size, balance, seed
+    batch_size, balance, domains_a_batch, seed
         As in `epoch_batches`.
     device
         Where batches are wanted.
@@ -46,12 +46,18 @@ class BatchStream:
         *,
         batch_size: int | None,
         balance: bool,
+        domains_a_batch: int | None = None,
         seed: int,
         device: torch.device,
         workers: int = 0,
     ) -> None:
         self._data = data
-        self._how: dict[str, Any] = {"batch_size": batch_size, "balance": balance, "seed": seed}
+        self._how: dict[str, Any] = {
+            "batch_size": batch_size,
+            "balance": balance,
+            "domains_a_batch": domains_a_batch,
+            "seed": seed,
+        }
         self._strata = strata_of(data.members)
         self._device = device
         self._workers = workers

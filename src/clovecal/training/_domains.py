@@ -43,6 +43,12 @@ def membership(domains: Tensor, n_rows: int, *, n_domains: int | None = None, dt
     return (domains[:, None] == torch.arange(n_domains, device=domains.device)).to(dtype)
 
 
+def may_look_at(tensor: Tensor) -> bool:
+    """Whether values may decide what is computed: not under ``vmap``, nor while the work becomes a graph."""
+    is_captured = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+    return not (torch.compiler.is_compiling() or torch._C._functorch.is_batchedtensor(tensor) or is_captured)
+
+
 def is_distributed() -> bool:
     """Whether several processes train together."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1

@@ -26,6 +26,7 @@ from clovecal.domains import Domains
 from clovecal.selection import CRITERIA
 from clovecal.training._head_choice import OBJECTIVES
 from clovecal.training.losses import MmceOptions
+from clovecal.training.predicting import as_device
 
 if TYPE_CHECKING:
     from clovecal.training.head import CloveClassifier
@@ -93,15 +94,7 @@ def require_two_held_out(members: Domains, held_out: AnyArray) -> None:
 
 def check_device(device: Any) -> None:
     """Raise unless there is such a device, or none is named."""
-    if device is None:
-        return
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise InputError(
-            f"device is {str(device)!r}, which cannot be used ({reason}); pass cpu, or leave it out."
-        ) from None
+    as_device(device)
 
 
 def seed_of(random_state: Any) -> int:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from clovecal._validation import AnyArray, FloatArray, InputError, IntArray, as_floats
-from clovecal.domains import Domains
 from clovecal.training.mlp import MLP
 
 
@@ -109,12 +108,3 @@ def held_out_rows(strata: IntArray, classes: IntArray, *, fraction: float, rng: 
             "validation_fraction."
         )
     return held
-
-
-def first_domain(members: Domains) -> IntArray:
-    """Return each row's first domain, and one more number for rows in none: a row is held out once."""
-    if members.rows is None:
-        return members.codes
-    first = np.full(members.n_rows, len(members.names), dtype=np.intp)
-    first[members.rows[::-1]] = members.codes[::-1]
-    return first

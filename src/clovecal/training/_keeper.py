@@ -29,15 +29,21 @@ class Keeper:
         self._first = not is_distributed() or dist.get_rank() == 0
         self.history: list[dict[str, float | None]] = []
 
-    def resume(self) -> None:
-        """Go on from the checkpoint if there is one, and cut the log back to it."""
+    def resume(self, *, at_most: int) -> None:
+        """Go on from the checkpoint if there is one, of at most so many steps, and cut the log back to it."""
         if self._checkpoint is not None and self._checkpoint.exists():
             kept = Checkpoint.load(self._checkpoint)
             other = [name for name, value in self._identity.items() if kept.values["identity"].get(name) != value]
             if other:
                 raise InputError(
-                    f"checkpoint {str(self._checkpoint)!r} is of another run: its {', '.join(other)} differ; name "
-                    "another file, or remove it to start anew."
+                    f"checkpoint {str(self._checkpoint)!r} is of another run: its {_differ(other)}; name another file, "
+                    "or remove it to start anew."
+                )
+            taken = kept.values["run"]["step"]
+            if taken > at_most:
+                raise InputError(
+                    f"checkpoint {str(self._checkpoint)!r} is at step {taken}, beyond the {at_most} asked for; ask for "
+                    f"at least {taken} steps, or name another file."
                 )
             try:
                 self._run.restore(kept)
@@ -68,6 +74,12 @@ class Keeper:
         kept.values["identity"], kept.values["history"] = self._identity, self.history
         kept.values["log_size"] = self._log.stat().st_size if self._log is not None and self._log.exists() else 0
         kept.save(self._checkpoint)
+
+
+def _differ(names: list[str]) -> str:
+    """Return a sentence's end: a differs; a and b differ; a, b and c differ."""
+    *others, last = names
+    return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"
 
 
 def _writable(path: str | Path | None) -> Path | None:

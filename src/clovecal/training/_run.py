@@ -14,13 +14,14 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from clovecal._validation import InputError
+from clovecal.training._arguments import check_schedule
 from clovecal.training._batches import Batch
 from clovecal.training._checkpoint import Checkpoint
 from clovecal.training._domains import is_distributed, rows_of_processes
 from clovecal.training._watch import Watch, copy_of
 from clovecal.training.data import TrainingData
 from clovecal.training.objectives import Loss, Objective
-from clovecal.training.predicting import predict_logits
+from clovecal.training.predicting import logits_and_features, predict_logits
 from clovecal.training.stopping import EarlyStopping, judge
 
 MakeOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -59,6 +60,8 @@ class Run:
         self.optimizer = make_optimizer(self.parameters)
         self.optimizer_settings = _settings(self.optimizer)  # before a schedule changes the learning rate
         self.schedule = make_schedule(self.optimizer) if make_schedule is not None else None
+        if self.schedule is not None:
+            check_schedule(self.schedule)
         self.rate = self.optimizer.param_groups[0]["lr"]  # of the last step
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.autocast_to = None if precision is None else PRECISIONS[precision]
@@ -83,8 +86,7 @@ class Run:
     def take_step(self, batch: Batch) -> Loss:
         """Differentiate the objective on a batch and move the parameters."""
         with torch.autocast(self.device.type, dtype=self.autocast_to, enabled=self.autocast_to is not None):
-            output = self.forward(batch.inputs)
-        logits, features = output if isinstance(output, tuple) else (output, None)
+            logits, features = logits_and_features(self.forward, batch.inputs)
         self._check_outputs(logits)
         loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.members, features=features)
         total = loss.total

@@ -91,7 +91,13 @@ def strata_of(members: Tensor) -> tuple[IntArray, ...]:
 
 
 def epoch_batches(
-    strata: Sequence[IntArray], *, batch_size: int | None, balance: bool, seed: int, epoch: int
+    strata: Sequence[IntArray],
+    *,
+    batch_size: int | None,
+    balance: bool,
+    domains_a_batch: int | None = None,
+    seed: int,
+    epoch: int,
 ) -> Iterator[IntArray]:
     """Yield the row numbers of each batch of an epoch.
 
@@ -104,16 +110,29 @@ def epoch_batches(
     balance
         True: every batch has the same number of rows from each stratum, small ones coming round more often; False: the
         rows in random order, the last batch shorter.
+    domains_a_batch
+        Strata of a balanced batch, drawn anew for each, uniformly and without replacement; None: all of them. The rows
+        in no domain are one of them.
     seed, epoch
         All that the order depends on, so that a resumed run deals the same batches.
+
+    Notes
+    -----
+    ``domains_a_batch`` is WILDS' ``n_groups_per_batch``, and an epoch has as many batches as there: n // batch_size.
+    Other than there, a domain's rows come in random order before any comes again in the epoch, instead of being drawn
+    anew for each batch, and ``batch_size`` need be no multiple. Naming all strata is the same as None.
 
     Examples
     --------
     >>> strata = strata_of(torch.tensor([[1.0, 0], [1, 0], [1, 0], [1, 0], [0, 1]]))
     >>> [sorted(batch.tolist()) for batch in epoch_batches(strata, batch_size=2, balance=True, seed=0, epoch=0)]
     [[2, 4], [0, 4]]
+    >>> few = epoch_batches(strata, batch_size=2, balance=True, domains_a_batch=1, seed=0, epoch=2)
+    >>> [sorted(batch.tolist()) for batch in few]
+    [[4, 4], [2, 3]]
     """
     n = 1 + max(int(rows[-1]) for rows in strata)  # every row is in a stratum
+    n_drawn = _checked_draw(domains_a_batch, len(strata), is_balanced=balance and batch_size is not None)
     if batch_size is None:
         yield np.arange(n)
         return
@@ -123,12 +142,41 @@ def epoch_batches(
         order = rng.permutation(n)
         yield from (order[start : start + size] for start in range(0, n, size))
         return
-    share = size // len(strata)
+    share = size // n_drawn
     if share < 1:
-        raise InputError(f"batch_size is {batch_size} for {len(strata)} domains; pass at least one row a domain.")
+        raise InputError(f"batch_size is {batch_size} for {n_drawn} domains; pass at least one row a domain.")
     n_batches = n // size
-    drawn = [_endless(rows, n_batches * share, rng).reshape(n_batches, share) for rows in strata]
-    yield from np.concatenate(drawn, axis=1)
+    drawn = _drawn_strata(len(strata), n_drawn, n_batches, rng)
+    batches = np.empty((n_batches, n_drawn, share), dtype=np.intp)
+    for number, rows in enumerate(strata):
+        here = drawn == number
+        if here.any():
+            batches[here] = _endless(rows, int(here.sum()) * share, rng).reshape(-1, share)
+    yield from batches.reshape(n_batches, n_drawn * share)
+
+
+def _checked_draw(domains_a_batch: int | None, n_strata: int, *, is_balanced: bool) -> int:
+    """Return how many strata a batch has."""
+    if domains_a_batch is None:
+        return n_strata
+    check_count(domains_a_batch, "domains_a_batch")
+    if not is_balanced:
+        raise InputError("domains_a_batch is of balanced batches; leave it out, or pass a batch_size and balance=True.")
+    if domains_a_batch > n_strata:
+        raise InputError(
+            f"domains_a_batch is {domains_a_batch} but the rows have {n_strata} domains (rows in none count as one); "
+            "pass at most as many."
+        )
+    return domains_a_batch
+
+
+def _drawn_strata(n_strata: int, n_drawn: int, n_batches: int, rng: np.random.Generator) -> IntArray:
+    """Return which strata each batch has, (n_batches, n_drawn), in rising order."""
+    if n_drawn == n_strata:
+        return np.tile(np.arange(n_strata), (n_batches, 1))
+    # batch by batch: with a thousand domains one matrix of random numbers would fill the memory
+    drawn = [rng.choice(n_strata, n_drawn, replace=False, shuffle=False) for _ in range(n_batches)]
+    return np.sort(np.stack(drawn), axis=1)
 
 
 def _endless(rows: IntArray, count: int, rng: np.random.Generator) -> IntArray:

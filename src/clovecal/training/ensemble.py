@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from clovecal._validation import FloatArray, InputError, check_choice, check_count, check_positive
+from clovecal.training._arguments import check_objective, check_rows
 from clovecal.training._stacked import StackedMLP, groups_of_similar_width, n_parameters, padded_widths
 from clovecal.training._stacked_steps import StackedRun, float32_products
 from clovecal.training.data import TrainingData, count_labels
@@ -54,6 +55,7 @@ class Member:
     batch_seed: int | None = None
 
     def __post_init__(self) -> None:
+        check_objective(self.objective)
         check_positive(self.lr, "lr")
         if not self.l2 >= 0:
             raise InputError(f"l2 is {self.l2}; pass a weight of 0 or more.")
@@ -223,6 +225,7 @@ def train_ensemble(
 def _checked_inputs(members: Sequence[Member], data: TrainingData, n_outputs: int) -> Tensor:
     if not members:
         raise InputError("members is empty; pass at least one.")
+    check_rows(data, "data")
     check_count(n_outputs, "n_outputs")
     if not isinstance(data.inputs, Tensor):
         raise InputError("inputs is a sequence; an ensemble reads rows again and again, pass one tensor.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from torch import nn
 
 from clovecal._progress import progress_bar
 from clovecal._validation import InputError, check_choice, check_count, check_positive
+from clovecal.training._arguments import check_makers, check_model, check_objective, check_rows
 from clovecal.training._batches import BatchStream
 from clovecal.training._domains import is_distributed
 from clovecal.training._keeper import Keeper
+from clovecal.training._processes import joined_processes, own_randomness
 from clovecal.training._run import PRECISIONS, MakeOptimizer, MakeSchedule, Run
 from clovecal.training.data import TrainingData, count_labels
 from clovecal.training.objectives import Objective
@@ -64,6 +66,7 @@ def fit(
     epochs: int | None = None,
     batch_size: int | None = 64,
     balance: bool = True,
+    domains_a_batch: int | None = None,
     optimizer: MakeOptimizer | None = None,
     schedule: MakeSchedule | None = None,
     l2: float = 0.0,
@@ -86,7 +89,7 @@ def fit(
     Parameters
     ----------
     model
-        Returns logits, (n,) or (n, C), or a pair (logits, features).
+        Returns logits, (n,) or (n, C), or a pair (logits, features); a single column, (n, 1), counts as (n,).
     data
         Rows to train on.
     objective
@@ -98,6 +101,9 @@ def fit(
     balance
         Every batch has the same number of rows from each domain, and as many from those in none; a batch is smaller
         than ``batch_size`` where that is no multiple. False: rows in random order.
+    domains_a_batch
+        Domains that a balanced batch has rows of, drawn anew for each batch, for more domains than fit in one; the
+        rows in no domain are drawn as if they were one more. None: all.
     optimizer
         Called with the parameters; None: Adam with learning rate 0.001.
     schedule
@@ -138,8 +144,9 @@ def fit(
     objective is that of the whole batch. A run that was interrupted or killed goes on from its last checkpoint, bit by
     bit as if nothing had happened on a CPU (only random augmentation in ``workers`` is drawn anew). A checkpoint is
     resumed by the same call alone, but for ``steps``, ``log_every`` and the like: other data, objective, optimizer or
-    stopping are refused. A run whose loss stops being finite ends with a `TrainingWarning` and the best or the last
-    good state. In "fp16" a step whose gradient overflows is skipped, and the schedule waits with it.
+    stopping are refused, and so are fewer steps than it has taken. A run whose loss stops being finite ends with a
+    `TrainingWarning` and the best or the last good state. In "fp16" a step whose gradient overflows is skipped, and the
+    schedule waits with it.
 
     Examples
     --------
@@ -150,10 +157,16 @@ def fit(
     >>> fit(model, rows, CLOvE(1.0), steps=20, device="cpu").message
     'Trained for 20 steps.'
     """
+    check_model(model)
+    check_rows(data, "data")
+    check_objective(objective)
+    check_makers(optimizer, schedule)
     if (steps is None) == (epochs is None):
         raise InputError("steps and epochs: name one of them.")
     if stopping is not None and validation is None:
         raise InputError("validation is missing; early stopping is judged on validation rows.")
+    if validation is not None:
+        check_rows(validation, "validation")
     check_choice(precision, "precision", (None, *PRECISIONS))
     check_count(epochs if steps is None else steps, "epochs" if steps is None else "steps")
     for count, name, least in (
@@ -169,8 +182,16 @@ def fit(
         check_positive(clip_norm, "clip_norm")
     place = as_device(device)
     objective = copy.deepcopy(objective).to(place)
-    with _processes(place), _own_randomness(seed, place), _bar(progress) as draw:
-        stream = BatchStream(data, batch_size=batch_size, balance=balance, seed=seed, device=place, workers=workers)
+    with joined_processes(place), own_randomness(seed, place), _bar(progress) as draw:
+        stream = BatchStream(
+            data,
+            batch_size=batch_size,
+            balance=balance,
+            domains_a_batch=domains_a_batch,
+            seed=seed,
+            device=place,
+            workers=workers,
+        )
         run = Run(
             model.to(place),
             objective,
@@ -189,6 +210,7 @@ def fit(
             "domains": list(data.names),
             "batch_size": None if batch_size is None else int(batch_size),
             "balance": balance,
+            "domains_a_batch": None if domains_a_batch is None else int(domains_a_batch),
             "seed": int(seed),
             "objective": objective.settings + str([buffer.tolist() for buffer in objective.buffers()]),
             "optimizer": run.optimizer_settings,
@@ -199,13 +221,13 @@ def fit(
         }
         with closing(run):
             keeper = Keeper(run, checkpoint, log, identity)
-            keeper.resume()
             plan = _Plan(
                 steps=(epochs or 0) * stream.batches_an_epoch if steps is None else steps,
                 log_every=log_every,
                 checkpoint_every=checkpoint_every,
                 judge_every=(stopping.every or stream.batches_an_epoch) if stopping is not None else None,
             )
+            keeper.resume(at_most=plan.steps)
             batches = stream.starting_at(run.step)
             while run.step < plan.steps and run.ended is None:
                 loss = run.take_step(next(batches))
@@ -247,39 +269,6 @@ class _Plan:
 
     def saves(self, step: int) -> bool:
         return step % self.checkpoint_every == 0 or step == self.steps
-
-
-@contextmanager
-def _processes(device: torch.device) -> Iterator[None]:
-    """Join the processes that ``torchrun`` started, unless the caller has done so."""
-    if not dist.is_available() or dist.is_initialized() or not dist.is_torchelastic_launched():
-        yield
-        return
-    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
-
-    store, rank, world = next(rendezvous("env://"))
-    # Each run meets under a name of its own: the store still holds the addresses of a run before it, at which nobody
-    # answers. Processes make their runs in the same order, so that a count of their own gives them the same name.
-    run = store.add(f"clovecal runs of process {rank}", 1)
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo",
-        store=dist.PrefixStore(f"clovecal run {run}", store),  # type: ignore[attr-defined]
-        rank=rank,
-        world_size=world,
-    )
-    try:
-        yield
-        dist.barrier()  # nobody leaves while another still listens
-    finally:
-        dist.destroy_process_group()
-
-
-@contextmanager
-def _own_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch for this run (each process differently), and put its global state back afterwards."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed + (dist.get_rank() if is_distributed() else 0))
-        yield
 
 
 def _bar(wanted: bool) -> AbstractContextManager[Callable[[float, float], None]]:

@@ -24,7 +24,7 @@ from clovecal.training._head_inputs import (
     require_two_held_out,
     seed_of,
 )
-from clovecal.training._head_network import HeadNetwork, check_linear_head, first_domain, held_out_rows, moments
+from clovecal.training._head_network import HeadNetwork, check_linear_head, held_out_rows, moments
 from clovecal.training.data import TrainingData
 from clovecal.training.fit import FitResult, TrainingWarning, fit
 from clovecal.training.losses import MmceOptions
@@ -183,7 +183,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(penalties) > 1:
             members.require_two()
         self.held_out_ = held_out_rows(
-            first_domain(members), numbers, fraction=self.validation_fraction, rng=np.random.default_rng(seed)
+            members.first_of_each_row, numbers, fraction=self.validation_fraction, rng=np.random.default_rng(seed)
         )
         if len(penalties) > 1:
             require_two_held_out(members, self.held_out_)

@@ -7,16 +7,16 @@ them, and ``DistributedDataParallel``'s averaging makes the gradient that of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clovecal._validation import check_choice, check_positive
-from clovecal.training._domains import membership, sum_over_earlier_processes, sum_over_processes
+from clovecal.training._domains import may_look_at, membership, sum_over_earlier_processes, sum_over_processes
 from clovecal.training._kernels import laplacian_sums, rbf_sums
+from clovecal.training._mmce_options import CheckedMmceOptions as CheckedMmceOptions
+from clovecal.training._mmce_options import MmceOptions as MmceOptions
 from clovecal.training._rows import (
     at_least_float32,
     checked_predictions,
@@ -25,34 +25,9 @@ from clovecal.training._rows import (
     outcome_and_score,
 )
 
-
-class MmceOptions(TypedDict, total=False):
-    """The options of `mmce`, as `clove` and the objectives take them."""
-
-    kernel: str
-    gamma: float
-    width: float
-    of: str
-    squared: bool
-    unbiased: bool
-
-
-@dataclass(frozen=True)
-class CheckedMmceOptions:
-    """The options of `mmce`, checked, with its defaults."""
-
-    kernel: str = "rbf"
-    gamma: float = 2.5
-    width: float = 0.4
-    of: str = "confidence"
-    squared: bool = True
-    unbiased: bool = False
-
-    def __post_init__(self) -> None:
-        check_choice(self.kernel, "kernel", ("rbf", "laplacian"))
-        check_positive(self.gamma, "gamma")
-        check_positive(self.width, "width")
-        check_choice(self.of, "of", ("confidence", "positive"))
+# Of covariances in one batch. Above, those of domains without rows are left out, which takes a look at the numbers of
+# rows: of a thousand domains, a few a batch, they would fill the memory with zeros.
+_MOST_NUMBERS = 1 << 24
 
 
 def mmce(
@@ -75,7 +50,7 @@ def mmce(
     y
         (n,) labels: 0 and 1, or 0 … C−1.
     kernel, gamma, width, of, squared, unbiased
-        As in `clovecal.mmce`.
+        As in `clovecal.mmce`; gamma up to a million, for its root is the number of features of a row.
 
     Returns
     -------
@@ -237,6 +212,9 @@ def coral(features: Tensor, domains: Tensor, *, n_domains: int | None = None) ->
         x = at_least_float32(features).flatten(start_dim=1)
         members = membership(domains, len(x), n_domains=n_domains, dtype=x.dtype)
         rows = sum_over_processes(members.sum(dim=0))
+        if members.shape[1] * x.shape[1] ** 2 > _MOST_NUMBERS and may_look_at(rows):
+            compared = _those_with_pairs(rows)
+            members, rows = members[:, compared], rows[compared]
         total = sum_over_processes(members.T @ x)
         mean = total / rows.clamp(min=1)[:, None]
         scatter = torch.stack([_scatter(x - mean[k], members[:, k]) for k in range(members.shape[1])])
@@ -290,6 +268,12 @@ def _means(values: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean of the values in each domain, 0 where it has no rows, and its rows."""
     rows = sum_over_processes(members.sum(dim=0))
     return sum_over_processes((values[:, None] * members).sum(dim=0)) / rows.clamp(min=1), rows
+
+
+def _those_with_pairs(rows: Tensor) -> Tensor:
+    """Return which domains have two rows or more, at least one of them: a sum over none has no shape."""
+    count = max(int((rows > 1).sum()), 1)
+    return rows.argsort(descending=True, stable=True)[:count].sort().values
 
 
 def _scatter(centred: Tensor, member: Tensor) -> Tensor:

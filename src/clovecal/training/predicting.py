@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
+from clovecal._validation import InputError
 from clovecal.training._batches import on_device
 from clovecal.training._domains import is_distributed, rows_of_processes
 
@@ -28,7 +29,8 @@ def predict_logits(
     Parameters
     ----------
     model
-        Returns logits or a pair (logits, features); it is put into evaluation mode and onto the device.
+        Returns logits, (n,) or (n, C), or a pair (logits, features); a single column, (n, 1), counts as (n,). It is
+        put into evaluation mode and onto the device.
     inputs
         (n, …) tensor, or a sequence of n inputs.
     batch_size
@@ -55,8 +57,7 @@ def predict(
     logits, features = [], []
     with torch.no_grad():
         for batch in _batches(_share(inputs), batch_size, workers):
-            output = model(on_device(batch, place))
-            first, second = output if isinstance(output, tuple) else (output, None)
+            first, second = logits_and_features(model, on_device(batch, place))
             logits.append(first)
             if second is not None:
                 features.append(second)
@@ -65,13 +66,41 @@ def predict(
     return whole[0], whole[1] if features else None
 
 
+def logits_and_features(model: nn.Module, inputs: Any) -> tuple[Tensor, Tensor | None]:
+    """Return what a model says about a batch: logits, (n,) or (n, C), and its features if it gives any."""
+    try:
+        output = model(inputs)
+    except (TypeError, AttributeError) as error:
+        if not isinstance(inputs, list):
+            raise
+        raise InputError(
+            f"inputs has {len(inputs)} parts in each row, which the model does not take together; where one is the "
+            "label, as in a data set of pairs (x, y), pass the inputs alone."
+        ) from error
+    logits, features = output if isinstance(output, tuple) and len(output) == 2 else (output, None)
+    if not isinstance(logits, Tensor):
+        raise InputError(
+            f"model returned a {type(output).__name__}; let it return logits, or a pair (logits, features)."
+        )
+    single_column = logits.ndim == 2 and logits.shape[1] == 1  # as of nn.Linear(d, 1)
+    return (logits.squeeze(1) if single_column else logits), features
+
+
 def as_device(device: torch.device | str | None) -> torch.device:
-    """Return a device; None: this process's GPU if there is one, else the CPU; "cuda": this process's GPU."""
+    """Return a device that there is; None: this process's GPU if any, else the CPU; "cuda": this process's GPU."""
     if device is None:
         return default_device()
-    place = torch.device(device)
-    # under torchrun a plain "cuda" would put every process onto one GPU
-    return _own_gpu() if place.type == "cuda" and place.index is None else place
+    try:
+        place = torch.device(device)
+        # under torchrun a plain "cuda" would put every process onto one GPU
+        place = _own_gpu() if place.type == "cuda" and place.index is None else place
+        _try(place)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise InputError(
+            f"device is {str(device)!r}, which cannot be used ({reason}); pass cpu, or leave it out."
+        ) from None
+    return place
 
 
 def default_device() -> torch.device:
@@ -82,6 +111,10 @@ def default_device() -> torch.device:
 def _own_gpu() -> torch.device:
     local_rank = os.environ.get("LOCAL_RANK")
     return torch.device("cuda", torch.cuda.current_device() if local_rank is None else int(local_rank))
+
+
+def _try(device: torch.device) -> None:
+    torch.empty(1, device=device)
 
 
 def _share(inputs: Tensor | Sequence[Any]) -> Tensor | Sequence[Any]:

@@ -1,0 +1,43 @@
+"""The options of MMCE as a loss, checked once for the function, the objective and the head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from clovecal._validation import InputError, check_choice, check_positive
+
+_SHARPEST = 1_000_000  # a row has about 3·√gamma features: beyond this a batch takes minutes and gigabytes
+
+
+class MmceOptions(TypedDict, total=False):
+    """The options of `mmce`, as `clove` and the objectives take them."""
+
+    kernel: str
+    gamma: float
+    width: float
+    of: str
+    squared: bool
+    unbiased: bool
+
+
+@dataclass(frozen=True)
+class CheckedMmceOptions:
+    """The options of `mmce`, checked, with its defaults."""
+
+    kernel: str = "rbf"
+    gamma: float = 2.5
+    width: float = 0.4
+    of: str = "confidence"
+    squared: bool = True
+    unbiased: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice(self.kernel, "kernel", ("rbf", "laplacian"))
+        if check_positive(self.gamma, "gamma") > _SHARPEST:
+            raise InputError(
+                f"gamma is {self.gamma:g}; so sharp a kernel compares a row with hardly any other, pass at most "
+                f"{_SHARPEST:,}."
+            )
+        check_positive(self.width, "width")
+        check_choice(self.of, "of", ("confidence", "positive"))
