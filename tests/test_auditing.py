@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -157,6 +158,13 @@ def test_the_verdict_when_some_domains_and_the_whole_are_off():
     value = result.calibration.by_domain["Sweden"]
     expected = rf"Miscalibrated overall, and in 1 of 3 domains: Sweden \({value:.3f}\)\. {DIFFERENT}"
     assert re.fullmatch(expected, result.verdict)
+
+
+def test_the_verdict_names_no_distance_that_is_lost_in_noise():
+    y, p, d = binary_table(lambda p, d: np.where(d == 1, p**3, p))
+    result = audit(y, p, domains=d, resamples=20)
+    faint = replace(result, invariance=replace(result.invariance, shift=0.0))
+    assert faint.verdict.endswith(r"): by less than its noise, which no single recalibration can repair.")
 
 
 def test_the_verdict_when_errors_cancel_overall():

@@ -132,9 +132,11 @@ class Audit:
         if test is None:
             return ""
         if test.p_value <= 1 - self.ci:
+            # the noise is taken off the estimate, which may leave nothing of it
+            apart = f"typically {test.shift:.3f} apart" if test.shift >= 5e-4 else "by less than its noise"
             return (
-                f"The same score means different things in different domains (p = {test.p_value:.3g}): "
-                f"typically {test.shift:.3f} apart, which no single recalibration can repair."
+                f"The same score means different things in different domains (p = {test.p_value:.3g}): {apart}, which "
+                "no single recalibration can repair."
             )
         return (
             f"Nothing shows that the same score means different things in different domains (p = {test.p_value:.3g})."

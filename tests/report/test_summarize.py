@@ -1,6 +1,7 @@
 """What the page says: each number by hand or by another road, and each sentence from its number."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -332,3 +333,9 @@ def test_an_audit_of_another_table_is_refused(table_of):
     audit = cc.audit(table["y"], table["p"], domains=table["domains"], resamples=50)
     with pytest.raises(cc.InputError, match=r"audit is of another table \(200 rows, 2 domains\)"):
         summarize(audit, y=table["y"][:150], p=table["p"][:150], domains=table["domains"][:150])
+
+
+def test_a_distance_that_is_lost_in_noise_is_not_given_as_zero():
+    words = SimpleNamespace(percent=True)
+    assert _words.apart(SimpleNamespace(shift=0.0), words) == "by less than its noise away"
+    assert _words.apart(SimpleNamespace(shift=0.022), words) == "typically 2.2 percentage points away"

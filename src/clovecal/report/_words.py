@@ -94,6 +94,13 @@ def difference(value: float, words: Words) -> str:
     return f"{number(100 * value, 1)} percentage points" if words.percent else f"{number(value)} units of y"
 
 
+def apart(test: Invariance, words: Words) -> str:
+    """Say how far a score's meanings are apart; the estimate has its noise taken off, which may leave nothing."""
+    if test.shift < 5e-4:
+        return "by less than its noise away"
+    return f"typically {difference(test.shift, words)} away"
+
+
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
     """Write an interval; empty where there is none."""
     return "" if low is None or high is None else f"{number(low, digits)} to {number(high, digits)}"
@@ -165,7 +172,7 @@ def explain_invariance(test: Invariance, words: Words) -> tuple[str, ...]:
     if test.rejected:
         first = (
             f"The same score means different things in different domains ({p}): what happens at a given score is "
-            f"typically {difference(test.shift, words)} away from what happens at that score in all domains together."
+            f"{apart(test, words)} from what happens at that score in all domains together."
         )
         second = (
             "No recalibration that is the same for every domain can repair that; it can only settle for a compromise."

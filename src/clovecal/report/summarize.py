@@ -197,7 +197,7 @@ def _key_figures(
             KeyFigure(
                 "A score means the same everywhere?",
                 "No" if invariance.rejected else "Not refuted",
-                f"p = {invariance.p_value:.3g}; typically {_words.difference(invariance.shift, words)} apart",
+                f"p = {invariance.p_value:.3g}; {_words.apart(invariance, words)}",
             )
         )
     if overall.success is not None:
