@@ -281,8 +281,8 @@ CASES = {
         r"models 'a' and 'b' differ in the label of data row 3",
     ),
     "two models of one name": (
-        {"x/a.csv": GOOD, "y/a.csv": GOOD},
-        "select x/a.csv y/a.csv",
+        {"a.csv": GOOD},
+        "select a.csv a.csv",
         r"two files are named 'a'",
     ),
     "a model of logits": (

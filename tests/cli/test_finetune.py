@@ -11,8 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clovecal.training._feature_files import _class_numbers
+from clovecal.training import head as head_module
+from clovecal.training._head_choice import TriedPenalty
 from clovecal.training._head_file import load_head
+from clovecal.training._head_predictions import _class_numbers
 from clovecal.training.head import CloveClassifier
 
 QUICK = ("--hidden", "8,8,8", "--max-steps", "30", "--device", "cpu")
@@ -130,6 +132,55 @@ def test_domains_that_overlap(run, rows, tmp_path):
     assert run("audit", table)[0] == 0
 
 
+def test_it_is_said_which_columns_are_used_and_which_are_not(run, frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame.with_columns(price=pl.lit("1.5").cast(pl.Decimal(4, 2))).write_parquet("t.parquet")
+    code, _, err = run("finetune", "t.parquet", "-o", "h.safetensors", "--label", "y", "--penalty", 0, *QUICK)
+    assert code == 0
+    assert err == (
+        "t.parquet: label 'y'; domain 'domain' (guessed); 4 features, 'emb_0', 'emb_1', 'emb_2' and 1 more; "
+        "left out, not numbers: 'id'.\n"
+    )
+    frame.select("emb_0", "emb_1", "emb_2", pl.lit(1.5).alias("price")).write_parquet("new.parquet")
+    code, _, err = run("predict", "h.safetensors", "new.parquet", "-o", "p.parquet", "--device", "cpu")
+    assert code == 0
+    assert err.startswith("new.parquet: no label; no domain.\n")
+
+
+def test_a_feature_is_not_taken_for_the_label_and_empty_labels_are_none(run, frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame.rename({"emb_0": "target", "y": "outcome"}).write_csv("t.csv")
+    arguments = ("--label", "outcome", "--penalty", 0, *QUICK)
+    assert run("finetune", "t.csv", "-o", "h.safetensors", *arguments)[0] == 0
+    new = frame.rename({"emb_0": "target", "y": "outcome"}).with_columns(outcome=pl.lit(None, pl.Int64))
+    new.write_csv("new.csv")
+    assert run("predict", "h.safetensors", "new.csv", "-o", "p.csv", "--device", "cpu")[0] == 0
+    assert pl.read_csv("p.csv").columns == ["domain", "p", "predicted"]
+
+
+def test_the_weakest_strength_that_is_kept_in_doubt_is_explained(run, archive, tmp_path, monkeypatch):
+    tried = [TriedPenalty(0.0, 0.9, 0.3, 0.2, None, "Trained."), TriedPenalty(1.0, 0.9, 0.3, 0.1, None, "Trained.")]
+    monkeypatch.setattr(head_module, "choose", lambda *_, **__: (0, tuple(tried)))
+    head = tmp_path / "h.safetensors"
+    _, out, _ = run("finetune", archive, "-o", head, "--penalty", "0,1", *QUICK)
+    assert "The weakest is kept, as none with a lower value beats it in held-out log-loss by a standard error." in out
+    tried[0] = TriedPenalty(0.0, 0.9, 0.3, 0.05, None, "Trained.")
+    _, out, _ = run("finetune", archive, "-o", head, "--penalty", "0,1", "--force", *QUICK)
+    assert "The weakest is kept" not in out
+
+
+def test_a_batch_of_nothing_is_all_rows(run, archive, tmp_path):
+    head = tmp_path / "h.safetensors"
+    assert run("finetune", archive, "-o", head, "--penalty", 0, "--batch-size", 0, *QUICK)[0] == 0
+    assert load_head(head, device="cpu").batch_size is None
+
+
+def test_a_training_that_diverged_is_said_once_and_without_a_line_of_code(run, archive, tmp_path):
+    code, out, err = run("finetune", archive, "-o", tmp_path / "h.safetensors", "--penalty", 1e300, *QUICK)
+    assert (code, err) == (0, "")
+    assert out.count("Training diverged") == 1
+
+
 @pytest.mark.parametrize("command", ["finetune", "predict"])
 def test_help_has_an_example_and_needs_no_torch(command):
     code = (
@@ -176,6 +227,54 @@ CASES = {
         r"column 'unknown' is 7 at data row 1, a label that the head was not trained on",
     ),
     "wrong ending": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.xlsx", r"must end in \.parquet or \.csv"),
+    "scalar labels": (
+        {"a.npz": ("X", "zero", "domains")},
+        "finetune a.npz -o h.safetensors --label zero",
+        r"one a row",
+    ),
+    "dates": (
+        {"a.npz": ("X", "dates", "domains")},
+        "finetune a.npz -o h.safetensors --label dates",
+        r"text or numbers",
+    ),
+    "a gap in X": (
+        {"a.npz": ("gaps", "y", "domains")},
+        "finetune a.npz -o h.safetensors",
+        r"'X' is nan at data row 5, col",
+    ),
+    "a gap in y": (
+        {"a.npz": ("X", "y_gap", "domains")},
+        "finetune a.npz -o h.safetensors --label y_gap",
+        r"at data row 3",
+    ),
+    "no such device": (
+        {"a.npz": ("X", "y", "domains")},
+        "finetune a.npz -o h.safetensors --device gpu",
+        r"device is 'gpu'",
+    ),
+    "nor to predict": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.csv --device gpu", r"device is 'gpu'"),
+    "a wrong seed": (
+        {"a.npz": ("X", "y", "domains")},
+        "finetune a.npz -o h.safetensors --seed -1",
+        r"random_state is -1",
+    ),
+    "a needless penalty": ({}, "finetune a.csv -o h.safetensors --objective erm --penalty 3", r"erm has no penalty"),
+    "its own input": ({"a.npz": ("X",)}, "finetune a.npz -o a.npz --force", r"'a\.npz' is what the command reads"),
+    "its own head": (
+        {"a.npz": ("X",)},
+        "predict good.safetensors a.npz -o good.safetensors --force",
+        r"'good\.safetensors' is what the command reads",
+    ),
+    "a name that is taken": (
+        {"a.npz": ("X", "predicted")},
+        "predict good.safetensors a.npz -o p.csv --label predicted",
+        r"column 'predicted' is a label or a domain, but predictions are written by this name",
+    ),
+    "wrong column": (
+        {"a.csv": "y,x,domain\n1,1,a\n"},
+        "finetune a.csv -o h.safetensors --label q",
+        r"column 'q' is not in the table; it has 'y', 'x', 'domain'\.",
+    ),
     "no such label": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.csv --label q", r"no array 'q'"),
 }
 
@@ -200,19 +299,24 @@ def test_a_wrong_input_is_one_sentence(case, run, rows, good_head, tmp_path, mon
         "wide": np.column_stack([X, y]),
         "unknown": y + 7,
         "objects": np.array([None, 1], dtype=object),
+        "zero": np.array(3),
+        "dates": np.array(["2020-01-01", "2021-01-01"], "M8[D]")[y],
+        "gaps": np.where(np.arange(300)[:, None] == 4, np.nan, X),
+        "y_gap": np.where(np.arange(300) == 2, np.nan, y),
+        "predicted": y,
     }
     files, line, message = CASES[case]
     for name, content in files.items():
         if isinstance(content, str):
             (tmp_path / name).write_text(content)
         else:
-            np.savez(tmp_path / name, **{"X" if one == "wide" else one: arrays[one] for one in content})
+            np.savez(tmp_path / name, **{"X" if one in ("wide", "gaps") else one: arrays[one] for one in content})
     (tmp_path / "good.safetensors").write_bytes(good_head.read_bytes())
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     code, out, err = run(*line.split())
     assert code == 2
     assert out == ""
-    assert err.count("\n") == 1
-    assert "Traceback" not in err
+    (sentence,) = [line for line in err.splitlines() if "(guessed)" not in line]
+    assert sentence.startswith("clovecal: ")
     assert re.search(message, " ".join(err.split())), err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -39,7 +39,7 @@ def assert_models(result, names=("erm", "clove")):
     candidates, table = result
     assert list(candidates) == list(names)
     for name, p in candidates.items():
-        np.testing.assert_array_equal(p, PREDICTIONS[name])
+        np.testing.assert_array_equal(p, PREDICTIONS[name.partition("/")[0]])
     np.testing.assert_array_equal(table.y, SHARED["y"])
     assert table.domains.names == ("a", "b", "c")
 
@@ -136,12 +136,18 @@ def test_overlapping_domains_are_compared_row_by_row(tmp_path):
     assert re.search(r"differ in their domains", refusal(lambda: read_models(sources)))
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path):
+    for name in PREDICTIONS:
+        (tmp_path / name).mkdir()
+        rows_of(name).write_parquet(tmp_path / name / "val.parquet")
+    sources = [str(tmp_path / name / "val.parquet") for name in PREDICTIONS]
+    assert_models(read_models(sources), names=("erm/val", "clove/val"))
+
+
 def test_two_files_of_one_name_are_refused(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    for folder in "ab":
-        rows_of("erm").write_csv(tmp_path / folder / "preds.csv")
-    said = refusal(lambda: read_models([str(tmp_path / folder / "preds.csv") for folder in "ab"]))
+    for ending in ("csv", "tsv"):
+        rows_of("erm").write_csv(tmp_path / f"preds.{ending}", separator="," if ending == "csv" else "\t")
+    said = refusal(lambda: read_models([str(tmp_path / f"preds.{ending}") for ending in ("csv", "tsv")]))
     assert re.search(r"^two files are named 'preds'; give each model's file a name of its own", said)
 
 

@@ -20,8 +20,8 @@ _COMMANDS = {
     "select": "Choose the model that will hold up elsewhere.",
     "demo": "Run the whole job on built-in flight data.",
     "data": "List, fetch or check the data sets.",
-    "finetune": "Train a head on frozen features of several domains.",
-    "predict": "Write the predictions of a trained head.",
+    "finetune": "Train a head on frozen features, or a whole network on images or texts.",
+    "predict": "Write the predictions of a trained head, or of a network.",
     "sweep": "Train many models at once and write their predictions.",
     "reproduce": "Regenerate the paper's figures and tables.",
 }

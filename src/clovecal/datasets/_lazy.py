@@ -113,7 +113,7 @@ def need_pillow() -> None:
     try:
         import PIL.Image  # noqa: F401
     except ImportError:
-        raise InputError("images need the package pillow; install it with pip install 'clovecal[wilds]'.") from None
+        raise InputError("images need the package pillow; install it with pip install 'clovecal[images]'.") from None
 
 
 @dataclass(frozen=True, eq=False)

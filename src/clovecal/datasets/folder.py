@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import AnyArray, FloatArray, InputError, check_choice
+from clovecal._validation import AnyArray, FloatArray, InputError, check_choice, check_count
 from clovecal.datasets._columns import Columns, read_columns
-from clovecal.datasets._lazy import Files, Inputs, LazyDataset, Texts, decode_image, need_pillow
+from clovecal.datasets._images import check_images, existing_folder, image_files, images_in
+from clovecal.datasets._lazy import Inputs, LazyDataset, Texts
 from clovecal.datasets._scores import accuracy, average, by_domain, check_predicted, pearson, worst
 from clovecal.datasets._splits import hold_out
 
@@ -32,6 +33,7 @@ def image_folder(
     test_domains: Sequence[str] = (),
     validation: float | int = _VALIDATION_SHARE,
     task: str = "classification",
+    size: int | tuple[int, int] | None = None,
     seed: int = 0,
 ) -> LazyDataset:
     r"""Read a folder of images and the table that describes them.
@@ -54,6 +56,8 @@ def image_folder(
         Without ``split``: rows of each other domain to validate on, or the share of its rows.
     task
         "classification" or "regression".
+    size
+        Width and height to resize every image to, or one number for both; None: images keep their size.
     seed
         Without ``split``: seed of the choice of validation rows.
 
@@ -65,8 +69,8 @@ def image_folder(
 
     Notes
     -----
-    Every image is looked for beforehand, and decoded when asked for. Images keep their size; make them equal before a
-    model sees a batch.
+    Every image is looked for beforehand, and decoded when asked for. A resized image is the whole one, stretched where
+    its proportions are others. Without ``size`` the images of a batch must be equal, which `check_images` tells.
 
     Examples
     --------
@@ -83,12 +87,9 @@ def image_folder(
     ...     print(photos.classes, photos.split_counts, photos.part("test").inputs[0].shape)
     ('cat', 'dog') {'train': 2, 'val': 2, 'test': 2} (3, 4, 3)
     """
-    place = Path(folder)
-    if not place.is_dir():
-        raise InputError(f"folder {str(place)!r} does not exist; name the folder that holds the images.")
-    need_pillow()
+    place = existing_folder(folder)
     columns = read_columns(Path(table), _named(file, label, domain, split))
-    inputs = Files(place, columns.texts(file), columns.rows, decode_image)
+    inputs = image_files(place, columns.texts(file), columns.rows, size)
     for row, name in zip(columns.rows.tolist(), inputs.names.tolist(), strict=True):
         if not (place / name).is_file():
             raise InputError(
@@ -184,6 +185,7 @@ def _dataset(
     seed: int,
 ) -> LazyDataset:
     check_choice(task, "task", ("classification", "regression"))
+    check_count(seed, "seed", at_least=0)
     domains, overlapping = _domains(columns, domain)
     if split is not None:
         if test_domains:
@@ -228,3 +230,6 @@ def _classes(columns: Columns, label: str) -> tuple[tuple[str, ...], npt.NDArray
     except ValueError:
         order = np.arange(len(names))
     return tuple(names[order].tolist()), np.argsort(order)[codes].astype(np.int64)
+
+
+__all__ = ["check_images", "evaluate", "image_folder", "images_in", "text_table"]

@@ -38,10 +38,12 @@ def read_models(
 def _from_files(sources: Sequence[str], options: dict[str, Any]) -> dict[str, PredictionTable]:
     tables: dict[str, PredictionTable] = {}
     paths = [path for source in sources for path in ([Path("-")] if source == "-" else find_paths(str(source)))]
+    # Tables of networks are named after their split, and their folders after the model: erm/val.parquet.
+    alike = len({path.stem for path in paths}) < len(paths)
     for path in paths:
-        name = path.stem
+        name = f"{path.parent.name}/{path.stem}" if alike and path.parent.name else path.stem
         if name in tables:
-            raise InputError(f"two files are named {name!r}; give each model's file a name of its own.")
+            raise InputError(f"two files are named {path.stem!r}; give each model's file a name of its own.")
         # Rows must stay aligned with the other models', so they are not put together.
         tables[name] = read_predictions(path, max_rows=np.iinfo(np.int64).max, **options)
     return tables

@@ -242,7 +242,7 @@ def test_wrong_predictions(small_root, refusal):
 def test_without_pillow(name, small_root, refusal, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     assert refusal(wilds.load, name, small_root) == (
-        "images need the package pillow; install it with pip install 'clovecal[wilds]'."
+        "images need the package pillow; install it with pip install 'clovecal[images]'."
     )
 
 
