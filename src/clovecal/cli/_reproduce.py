@@ -10,6 +10,7 @@ _PARTS = {
     "two-bit": "Two-Bit environments: the optima of IRMv1 and CLOvE (figure 3a).",
     "gaussian": "Linear-Gaussian domains: how many are enough (section 3).",
     "colored-mnist": "Colored MNIST: 300 models a setting, and the choice among them (section 6.1).",
+    "wilds": "WILDS: the tables of section 6.2.",
 }
 
 
