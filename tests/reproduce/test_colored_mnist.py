@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +35,8 @@ from clovecal.reproduce._colored_figures import box_figure, correlation_figure, 
 from clovecal.reproduce._colored_measures import DEALS, MEASURES, measure
 from clovecal.reproduce._colored_tables import tables
 from clovecal.reproduce.colored_mnist import METHODS, SETTINGS, Config, Method, configs, draw, run
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "colored-mnist"
 
 
 def record(
@@ -67,6 +70,14 @@ def pool_of_five():
 def test_the_floor_is_halfway_from_chance_to_the_most_accurate_model(pool_of_five):
     (pool,) = pools(pool_of_five, "digit25")
     assert half_skill(pool) == pytest.approx(0.5 + (0.9 - 0.5) / 2)  # .7
+
+
+def test_a_floor_is_of_the_model_as_it_is_which_the_test_domain_is_judged_with():
+    useless = record(0, id_accuracy=0.85, criterion=0.001, ood=0.5)  # only after recalibration is it accurate
+    useless["validation"] = {**useless["validation"], "accuracy": [0.5, 0.5]}
+    (pool,) = pools([useless, record(1, id_accuracy=0.8, ood=0.7)], "digit25")
+    assert choose(pool, "raw-irm", 0.6) == 1
+    assert half_skill(pool) == pytest.approx(0.65)
 
 
 def test_the_lowest_criterion_above_the_floor_comes_first_and_ties_go_to_the_more_accurate(pool_of_five):
@@ -399,6 +410,15 @@ def test_all_figures_are_drawn_from_records_of_any_settings(two_seeds):
     assert reds == pytest.approx([optimal_log_losses("color05")[1]])
 
 
+def test_ece_and_irm_penalty_are_compared_among_the_papers_models(two_seeds):
+    ours = record(9, method="clove-full", id_accuracy=0.95, criterion=0.001, ood=0.3)
+    diamond = next(
+        line for line in figures([*two_seeds, ours])["ece-against-irm"].axes[0].lines if line.get_marker() == "D"
+    )
+    assert diamond.get_xdata()[0] == pytest.approx(0.85)
+    assert "ece-against-irm" not in figures([ours, record(8, method="clove-full")])
+
+
 def test_tables_have_the_papers_number_beside_ours(two_seeds):
     diverged = {name: record(9)[name] for name in ("config", "seconds")} | {"diverged": "loss is NaN"}
     averages = [
@@ -488,3 +508,18 @@ def test_a_folder_without_records_is_named(tmp_path):
 def test_a_study_that_cannot_be_is_refused(change, message):
     with pytest.raises(InputError, match=message):
         configs(**change)
+
+
+@pytest.mark.skipif(not FOLDER.exists(), reason="the source distribution has no experiments")
+def test_the_readme_shows_the_committed_records_and_averages_are_of_the_models_ranked_best():
+    found, averages = (records.read(FOLDER / name) for name in ("results.jsonl", "averages.jsonl"))
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    shown = text.partition("<!-- table: made from the records -->")[2].partition("<!-- end of table -->")[0]
+    assert shown.strip() == tables(found, averages)
+    for average in averages:
+        config = average["config"]
+        of_seed = [one for one in found if one["config"]["seed"] == config["seed"]]
+        (pool,) = pools(of_seed, config["setting"], config["methods"])
+        best = ranked(pool, config["criterion"], half_skill(pool))[: config["count"]]
+        chosen = [pool.records[number]["config"] for number in best]
+        assert average["members"] == [[one["method"]["name"], one["member"]] for one in chosen]

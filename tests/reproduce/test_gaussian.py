@@ -17,6 +17,8 @@ from clovecal.reproduce._gaussian_tables import regression_threshold, vanishing
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
+FOLDER = Path(__file__).parents[2] / "experiments" / "gaussian"
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -176,3 +178,12 @@ def test_the_command_writes_records_and_figure_goes_on_and_starts_anew_with_forc
     assert stopped.exit_code == 130
     assert "the same command goes on" in stopped.output
     assert not (output / "results.jsonl").exists()
+
+
+@pytest.mark.skipif(not FOLDER.exists(), reason="the source distribution has no experiments")
+def test_the_committed_records_are_complete_and_the_readme_shows_them() -> None:
+    committed = study.recorded(study.Config(), FOLDER / "results.jsonl")
+    assert len(committed) == len(list(study.Config().parts()))
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    shown = text.partition("<!-- table: made from the records -->")[2].partition("<!-- end of table -->")[0]
+    assert shown.strip() == study.table(committed)

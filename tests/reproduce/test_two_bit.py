@@ -159,6 +159,18 @@ def test_the_command_writes_records_and_figure_and_replaces_them_only_by_force(
     assert len(records.read(output / "results.jsonl")) == 5
 
 
+def test_the_command_names_the_package_that_figures_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(two_bit, "Config", lambda: TINY)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(sys, "argv", ["clovecal", "reproduce", "two-bit", "--output", str(tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    assert "install it with pip install 'clovecal[plots]'" in capsys.readouterr().err
+
+
 def test_the_help_has_an_example() -> None:
     assert "clovecal reproduce two-bit --output two-bit" in CliRunner().invoke(command, ["--help"]).output
 

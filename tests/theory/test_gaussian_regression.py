@@ -155,6 +155,16 @@ def test_in_the_full_graph_causes_alone_are_calibrated_too_so_that_weights_are_n
     assert found.largest == 0.0
 
 
+@pytest.mark.parametrize("seed", [10, 19])
+def test_in_the_full_graph_a_small_spurious_weight_beside_a_surface_without_any_is_found(seed: int) -> None:
+    # Solved from many random points with scipy's least_squares: .049 and .055
+    domains = lg.make_regression_domains(9, d_c=2, d_ns=2, d_sp=3, rng=seed).first(4)
+    found = lg.calibrated_regressors(domains, moments=1)
+    assert not found.complete
+    assert found.largest == pytest.approx({10: 0.049, 19: 0.055}[seed], abs=5e-4)
+    assert lg.calibration_residual(found.w[0], domains, b=float(found.b[0])).max() < 1e-9
+
+
 # Agreement with sampling and least squares
 
 

@@ -40,8 +40,8 @@ def command(output: Path, tiny: bool, force: bool) -> None:
     results = output / "results.jsonl"
     if force:
         results.unlink(missing_ok=True)
-    wanted = [records.key(part) for part in config.parts()]
-    todo = len(list(records.missing(results, config.parts())))
+    wanted = list(config.parts())
+    todo = len(list(records.missing(results, wanted)))
     click.echo(f"{len(wanted) - todo} of {len(wanted)} parts have a record; {todo} to compute.", err=True)
     try:
         with counting_bar("Computing", todo) as advance:

@@ -53,6 +53,11 @@ class Criterion:
     measure: str
     scale: str = "linear"
 
+    @property
+    def axis(self) -> str:
+        """What is drawn and correlated."""
+        return f"√{self.label}" if self.scale == "root" else self.label
+
 
 # The paper's are "ece" (how often rows were dealt for the recalibration it does not say) and "raw-irm".
 CRITERIA: Mapping[str, Criterion] = MappingProxyType(
@@ -81,7 +86,8 @@ class Pool:
     method
         Name of each model's method.
     id_accuracy
-        Validation accuracy after recalibration, mean over the training domains.
+        Validation accuracy of the model as it is, mean over the training domains. (After recalibration some models
+        are far more accurate than with their own threshold, which the test domain is judged with.)
     ood_accuracy
         Accuracy in the test domain, of the model as it is; no choice looks at it.
     criteria
@@ -121,7 +127,7 @@ def _pool(records: Sequence[Record]) -> Pool:
 
     return Pool(
         method=np.array([record["config"]["method"]["name"] for record in records]),
-        id_accuracy=column("recalibrated", "accuracy"),
+        id_accuracy=column("validation", "accuracy"),
         ood_accuracy=column("test", "accuracy"),
         criteria={name: column(one.stage, one.measure) for name, one in CRITERIA.items()},
         records=records,

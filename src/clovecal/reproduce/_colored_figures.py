@@ -27,6 +27,7 @@ from clovecal.reproduce._colored_choice import (
     settings_of,
     spread,
 )
+from clovecal.reproduce._colored_config import PAPERS
 from clovecal.reproduce._colored_data import SETTINGS
 
 _RED = "#c00000"  # the paper's red marks: a dashed line, a diamond
@@ -41,7 +42,9 @@ def figures(records: Sequence[Record]) -> dict[str, Figure]:
     for setting in settings:
         drawn[f"criteria-{setting}"] = correlation_figure(records, setting, ("ece", OURS, "log-raw-irm"))
     drawn["selection"] = selection_figure(records, settings, ("ece", OURS))
-    drawn["ece-against-irm"] = selection_figure(records, settings, ("ece", "raw-irm"))
+    papers = [one for one in records if one["config"]["method"]["name"] in PAPERS]
+    if papers:  # the paper's comparison, among the paper's models
+        drawn["ece-against-irm"] = selection_figure(papers, settings_of(papers), ("ece", "raw-irm"))
     return drawn
 
 
@@ -88,8 +91,8 @@ def _box_panel(axes: Axes, records: Sequence[Record], setting: str) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(range(len(methods)), [_on_lines(NAMES.get(one, one)) for one in methods])
-    axes.set_ylabel(f"log-loss in the test domain {_pair(SETTINGS[setting].test)}, nats")
+    axes.set_xticks(range(len(methods)), [_on_lines(NAMES.get(one, one)) for one in methods], fontsize="small")
+    axes.set_ylabel("log-loss in the test domain, nats")
     axes.set_title(str(SETTINGS[setting]), fontsize="medium")
     axes.set_xlabel("box: quartiles; whiskers: 5% and 95%; dots: models", fontsize="small")
     handles = [
@@ -101,7 +104,7 @@ def _box_panel(axes: Axes, records: Sequence[Record], setting: str) -> None:
         ),
         Line2D([], [], color="#555555", linewidth=3.5, label="lowest training objective, each seed"),
     ]
-    axes.legend(handles=handles, fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(0, -0.25))
+    axes.legend(handles=handles, fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(0, -0.27))
 
 
 def correlation_figure(records: Sequence[Record], setting: str, criteria: Sequence[str]) -> Figure:
@@ -124,11 +127,13 @@ def correlation_figure(records: Sequence[Record], setting: str, criteria: Sequen
                     label=None if number else NAMES.get(method, method),
                 )
         axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set_xlabel(f"{CRITERIA[criterion].label}, mean over the training domains")
+        axes.set_xlabel(f"{CRITERIA[criterion].axis}, mean over the training domains")
         axes.set_title(f"Pearson {spread([pearson(pool, criterion) for pool in found], 2)}", fontsize="medium")
     all_axes[0].set_ylabel("accuracy in the test domain (size: ratio to in-domain)")
     all_axes[0].legend(fontsize="small", frameon=False, loc="lower left")
-    figure.suptitle(f"{SETTINGS[setting]}, {len(found)} seed{'s' * (len(found) > 1)} of the data", fontsize="medium")
+    spread_of = "; correlations: mean ± standard deviation over them" if len(found) > 1 else ""
+    seeds = f"{len(found)} seed{'s' * (len(found) > 1)} of the data{spread_of}"
+    figure.suptitle(f"{SETTINGS[setting]}, {seeds}", fontsize="medium")
     return figure
 
 
@@ -155,7 +160,7 @@ def selection_figure(records: Sequence[Record], settings: Sequence[str], criteri
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, (low + high - _LEAST_SPAN) / 2), max(high, (low + high + _LEAST_SPAN) / 2))
         axes.set_xlabel("in-domain accuracy that is asked for")
-        axes.set_ylabel("accuracy of the chosen model in the test domain")
+        axes.set_ylabel("accuracy of the chosen model\nin the test domain")
         axes.set_title(str(SETTINGS[setting]), fontsize="medium")
         title = (
             f"chosen by (band, bars: ± 1 standard deviation of {len(found)} seeds)" if len(found) > 1 else "chosen by"
@@ -164,6 +169,8 @@ def selection_figure(records: Sequence[Record], settings: Sequence[str], criteri
             fontsize="small", frameon=False, title=title, title_fontsize="small", alignment="left",
             loc="upper left", bbox_to_anchor=(0, -0.13), ncols=len(criteria) + 1,
         )  # fmt: skip
+    among = ", ".join(NAMES.get(one, one) for one in methods_of(records))
+    figure.suptitle(f"choice among all models of {among}", fontsize="medium")
     return figure
 
 
@@ -187,10 +194,6 @@ def _deviation(values: FloatArray) -> FloatArray:
 
 def _on_lines(name: str) -> str:
     return name.replace(" (", "\n(").replace(", ", ",\n")
-
-
-def _pair(domain: tuple[float, float]) -> str:
-    return f"({domain[0]:g}, {domain[1]:g})"
 
 
 def _place(method: str) -> int:

@@ -102,7 +102,7 @@ def _pearson_table(records: Sequence[Record], setting: str) -> str:
     paper, everything = pools(records, setting, PAPERS), pools(records, setting)
     rows = [
         [
-            criterion.label + (" (the paper's)" if name in ("ece", "raw-irm") else ""),
+            criterion.axis + (" (the paper's)" if name in ("ece", "raw-irm") else ""),
             _PAPERS_PEARSON.get((setting, name), ""),
             spread([pearson(pool, name) for pool in paper], 2) if paper else "",
             spread([pearson(pool, name) for pool in everything], 2),

@@ -163,5 +163,5 @@ def _legend(ax: Axes, title: str) -> Axes:
 
     if ax.get_xscale() == "linear":  # domains are whole
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(fontsize=8, title=title or None, title_fontsize=8, frameon=False)
+    ax.legend(fontsize=8, title=title or None, title_fontsize=8, facecolor="white", framealpha=0.7, edgecolor="none")
     return ax

@@ -187,8 +187,7 @@ def _regression(part: Regression) -> dict[str, Any]:
             moments: [gaussian.calibrated_regressors(some, moments=moments) for some in first] for moments in (1, 2)
         }
         conditions = [gaussian.theorem_2(some) for some in first]
-        causal_only = np.where(np.arange(domains.spurious.stop) < part.d_c, 1.0, 0.0)
-        causal_only[: part.d_c] = domains.w_star
+        causal_only = np.concatenate([domains.w_star, np.zeros(part.d_ns + part.d_sp)])
         outcome["draws"].append(
             {
                 **{f"largest_{m}": [round(one.largest, 6) for one in found[m]] for m in found},

@@ -34,10 +34,12 @@ def append(results: Path, config: Any, outcome: Mapping[str, Any]) -> None:
     """Write a record: what was run, what came out, and on what."""
     record = {"config": asdict(config), **outcome, "versions": _versions(), "machine": _machine()}
     results.parent.mkdir(parents=True, exist_ok=True)
-    text = results.read_bytes() if results.exists() else b""
-    with results.open("ab") as file:
-        if text and not text.endswith(b"\n"):
-            file.truncate(text.rfind(b"\n") + 1)
+    with results.open("a+b") as file:  # writes at the end, wherever it reads
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":  # a killed run's unfinished line
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
         file.write((json.dumps(record) + "\n").encode())
 
 

@@ -15,9 +15,11 @@ from clovecal.theory._gaussian_classification import ClassificationDomains
 from clovecal.theory._gaussian_regression import RegressionDomains
 
 _RANK = 1e-9  # a singular value below this times the largest counts as zero
-_SMALLEST = 1e-6  # a spurious weight below this is the zero that every system has
 _SOLVED = 1e-9  # largest residual of an equation that holds
+_SMALLEST = 1e-4  # a spurious weight below this is zero: a double zero that holds to _SOLVED is known to its root only
 _MOST_VARIABLES = 6  # beyond, the exact method's matrices have thousands of columns
+
+Bound = tuple[FloatArray, FloatArray, float]  # C, c and the limit of x'Cx + c'x ≤ limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,7 @@ class CalibratedSet:
         return float(self.spurious.max(initial=0.0))
 
 
-def calibrated_classifiers(domains: ClassificationDomains, *, starts: int = 10, rng: Any = 0) -> CalibratedSet:
+def calibrated_classifiers(domains: ClassificationDomains, *, starts: int = 20, rng: Any = 0) -> CalibratedSet:
     """Find the classifiers sigmoid(w'x + b) that are calibrated in every domain and use spurious features.
 
     Parameters
@@ -91,15 +93,15 @@ def calibrated_classifiers(domains: ClassificationDomains, *, starts: int = 10, 
     >>> [round(calibrated_classifiers(domains.first(k)).largest, 3) for k in (3, 4)]
     [0.147, 0.0]
     """
-    if len(domains.mu_ns):
-        a, b = domains.sigma[1:] - domains.sigma[0], domains.mu[0] - domains.mu[1:]
-    else:  # no invariant features: the right side is 0
-        a, b = domains.sigma, -domains.mu
     invariant = domains.invariant_weights[: domains.spurious.start]
     ceiling = float(invariant @ domains.mu_ns) / 4
-    points, complete, gap = _solve(
-        a, b, np.eye(domains.mu.shape[1]), bound=(domains.sigma[0], -domains.mu[0], ceiling), starts=starts, rng=rng
-    )
+    bound: Bound | None = None
+    if len(domains.mu_ns):
+        a, b = domains.sigma[1:] - domains.sigma[0], domains.mu[0] - domains.mu[1:]
+        bound = domains.sigma[0], -domains.mu[0], ceiling
+    else:  # no invariant features: the right side is 0
+        a, b = domains.sigma, -domains.mu
+    points, complete, gap = _solve(a, b, np.eye(domains.mu.shape[1]), bound=bound, starts=starts, rng=rng)
     t = np.einsum("ij,mi,mj->m", domains.sigma[0], points, points) - points @ domains.mu[0]
     share = (1 + np.sqrt(np.maximum(1 - t / ceiling, 0.0))) / 2 if ceiling > 0 else np.zeros(len(points))
     w = np.hstack([share[:, None] * invariant, points])
@@ -111,7 +113,7 @@ def calibrated_classifiers(domains: ClassificationDomains, *, starts: int = 10, 
 
 
 def calibrated_regressors(
-    domains: RegressionDomains, *, moments: int = 2, starts: int = 10, rng: Any = 0
+    domains: RegressionDomains, *, moments: int = 2, starts: int = 20, rng: Any = 0
 ) -> CalibratedSet:
     """Find the regressors w'x + b that are calibrated in every domain and use spurious features.
 
@@ -166,11 +168,11 @@ def _solve(
     b: FloatArray,
     measured: FloatArray,
     *,
-    bound: tuple[FloatArray, FloatArray, float] | None,
+    bound: Bound | None,
     starts: int,
     rng: Any,
 ) -> tuple[FloatArray, bool, tuple[float, float] | None]:
-    """Solve x'A_i x + b_i'x = 0 under x'Cx + c'x ≤ limit, where (C, c, limit) is the bound.
+    """Solve x'A_i x + b_i'x = 0 under the bound.
 
     Returns the solutions with non-zero ‖measured·x‖, whether these are all, and the gap of the rank that says so.
     """
@@ -186,13 +188,18 @@ def _solve(
     if unknowns <= min(len(reduced_a), _MOST_VARIABLES):
         zeros = common_zeros(quadrics(reduced_a, reduced_b), max_degree=unknowns + 1)
         points, complete, gap = zeros.points @ basis.T, zeros.complete, zeros.gap
-    if not complete:
-        points = _largest(a, b, measured, bound, starts, check_rng(rng))
 
     def residual(x: FloatArray) -> tuple[FloatArray, FloatArray]:
         product = a @ x
         return product @ x + b @ x, 2 * product + b
 
+    if not complete:
+        # Solutions without a spurious weight can be a surface, on which the norm's gradient is zero and a search that
+        # comes upon it stays; so it also sets out from solutions near the random starts, and those count as found.
+        random = check_rng(rng).normal(size=(starts, n))
+        near, _ = polish(random, residual)
+        near = near[np.isfinite(near).all(axis=1)]
+        points = np.vstack([near, _largest(a, b, measured, bound, np.vstack([random, near]))])
     points, error = polish(points, residual)
     size = np.linalg.norm(points @ measured.T, axis=1)
     kept = (error <= _SOLVED * (1 + np.abs(b).max(initial=0.0))) & (size > _SMALLEST)
@@ -208,11 +215,10 @@ def _largest(
     a: FloatArray,
     b: FloatArray,
     measured: FloatArray,
-    bound: tuple[FloatArray, FloatArray, float] | None,
-    starts: int,
-    rng: np.random.Generator,
+    bound: Bound | None,
+    starts: FloatArray,
 ) -> FloatArray:
-    """Return local maxima of ‖measured·x‖ under the equations and the bound, one a start."""
+    """Return local maxima of ‖measured·x‖ under the equations and the bound, at most one from each start."""
     gram = measured.T @ measured
     constraints: list[dict[str, Any]] = []
     if len(a):
@@ -235,7 +241,7 @@ def _largest(
             constraints=constraints,
             options={"maxiter": 300, "ftol": 1e-12},
         )
-        for start in rng.normal(size=(starts, b.shape[1]))
+        for start in starts
     ]
     return np.array([result.x for result in found if np.isfinite(result.x).all()]).reshape(-1, b.shape[1])
 
