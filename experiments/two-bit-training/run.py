@@ -574,6 +574,9 @@ def figure(records: list[dict[str, Any]], path: Path) -> None:
     for axes, letter, spread in ((c, "c", (0.1, 0.2)), (d, "d", (0.1, 0.2, 0.3, 0.4, 0.5))):
         shown = landscape_panel(axes, records, Case(0.25, spread), form)
         axes.set_title(f"({letter}) CLOvE in the population, {words(Case(0.25, spread))}", fontsize=10)
+    # once for both landscapes, below them: inside it would hide paths
+    handles, names = d.get_legend_handles_labels()
+    drawing.legend(handles, names, fontsize=8, ncols=len(names), loc="outside lower center")
     drawing.colorbar(shown, ax=[c, d], label="log₁₀ of the mean MMCE (positive class, γ = 2.5)", shrink=0.9)
     drawing.savefig(path, dpi=130)
 
@@ -603,12 +606,12 @@ def sampled_panel(axes: Any, records: list[dict[str, Any]]) -> None:
     axes.set_xticks(range(len(cases)), labels, fontsize=8)
     axes.axhline(0, color="0.6", lw=0.8)
     axes.set(
-        xlabel="noise of the invariant bit; below, of the spurious bit by domain",
+        xlabel="noise of the invariant bit; below, of the spurious bit by domain; a point a seed",
         ylabel="spurious dependence, mean |Δ logit|",
         ylim=(-0.25, 6.2),
     )
     axes.legend(fontsize=8, ncol=2, loc="upper right")
-    axes.set_title("(a) Linear, 500 rows a domain, annealed after 100 steps; a point a seed", fontsize=10)
+    axes.set_title("(a) Linear, 500 rows a domain, annealed after 100 steps", fontsize=10)
 
 
 def deviations_panel(axes: Any, records: list[dict[str, Any]]) -> None:
@@ -664,7 +667,6 @@ def landscape_panel(axes: Any, records: list[dict[str, Any]], case: Case, form: 
                 x, y, marker, ms=13 if marker == "*" else 7, mfc="white", mec="black", zorder=3, label=name, ls="none"
             )
     axes.set(xlim=(-3.2, 5.2), ylim=(-3.2, 5.2), xlabel="f(1, 1), logit", ylabel="f(1, −1), logit", aspect="equal")
-    axes.legend(fontsize=7.5, loc="upper right")
     return shown
 
 
