@@ -11,8 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clovecal.training import head as head_module
-from clovecal.training._head_choice import TriedPenalty
 from clovecal.training._head_file import load_head
 from clovecal.training._head_predictions import _class_numbers
 from clovecal.training.head import CloveClassifier
@@ -156,17 +154,6 @@ def test_a_feature_is_not_taken_for_the_label_and_empty_labels_are_none(run, fra
     new.write_csv("new.csv")
     assert run("predict", "h.safetensors", "new.csv", "-o", "p.csv", "--device", "cpu")[0] == 0
     assert pl.read_csv("p.csv").columns == ["domain", "p", "predicted"]
-
-
-def test_the_weakest_strength_that_is_kept_in_doubt_is_explained(run, archive, tmp_path, monkeypatch):
-    tried = [TriedPenalty(0.0, 0.9, 0.3, 0.2, None, "Trained."), TriedPenalty(1.0, 0.9, 0.3, 0.1, None, "Trained.")]
-    monkeypatch.setattr(head_module, "choose", lambda *_, **__: (0, tuple(tried)))
-    head = tmp_path / "h.safetensors"
-    _, out, _ = run("finetune", archive, "-o", head, "--penalty", "0,1", *QUICK)
-    assert "The weakest is kept, as none with a lower value beats it in held-out log-loss by a standard error." in out
-    tried[0] = TriedPenalty(0.0, 0.9, 0.3, 0.05, None, "Trained.")
-    _, out, _ = run("finetune", archive, "-o", head, "--penalty", "0,1", "--force", *QUICK)
-    assert "The weakest is kept" not in out
 
 
 def test_a_batch_of_nothing_is_all_rows(run, archive, tmp_path):

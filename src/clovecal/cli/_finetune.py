@@ -185,10 +185,6 @@ def command(
             judged = one.excluded or f"{one.criterion:.4f}"
             chosen = "  chosen" if one.penalty == head.penalty_ else ""
             click.echo(f"  {one.penalty:>8g}  {one.accuracy:.4f}  {judged}{chosen}")
-        if _kept_in_doubt(head):
-            click.echo(
-                "The weakest is kept, as none with a lower value beats it in held-out log-loss by a standard error."
-            )
     click.echo(head.message_)
     click.echo(f"Head: {output}")
 
@@ -245,11 +241,6 @@ def _widths(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"--hidden is {text!r}; pass widths separated by commas, such as 128,128.") from None
-
-
-def _kept_in_doubt(head: Any) -> bool:
-    judged = {one.penalty: one.criterion for one in head.candidates_ if one.criterion is not None}
-    return head.penalty_ in judged and min(judged.values()) < judged[head.penalty_]
 
 
 def _details(head: Any, output: Path, n_rows: int) -> dict[str, Any]:

@@ -121,9 +121,8 @@ def choose(
 
     Notes
     -----
-    The lowest criterion wins among the accurate enough; but the weakest strength, where it is one of them, stays unless
-    the held-out log-loss of the winner is lower by at least a standard error of their difference: a few hundred
-    held-out rows rank equal heads by chance, and in doubt no penalty is the safer choice.
+    The lowest criterion wins among the accurate enough, the weaker of equals. In-domain log-loss has no say: a spurious
+    feature lowers it.
     """
     y, members = rows.y.numpy(), rows.members.numpy().astype(bool)
     domains = Domains.of(members[:, members.any(axis=0)], len(y))
@@ -147,8 +146,6 @@ def choose(
         )
         judged = {int(one.name): one.criterion for one in selection.table}
         chosen = int(selection.table[0].name)
-        if 0 in enough and chosen != 0 and not _clearly_lower(losses[chosen], losses[0], domains):
-            chosen = 0
     return chosen, tuple(
         TriedPenalty(
             one.penalty,
@@ -165,11 +162,3 @@ def choose(
 def _mean(values: FloatArray, domains: Domains) -> float:
     """Return the mean over domains of the mean over their rows."""
     return float(np.mean([values[rows].mean() for _, rows in domains.split()]))
-
-
-def _clearly_lower(losses: FloatArray, others: FloatArray, domains: Domains) -> bool:
-    """Whether the mean over domains is lower by at least its standard error over the rows."""
-    differences = [(others - losses)[rows] for _, rows in domains.split()]
-    mean = np.mean([one.mean() for one in differences])
-    variance = sum(one.var(ddof=1) / len(one) for one in differences if len(one) > 1) / len(differences) ** 2
-    return bool(mean > math.sqrt(variance))

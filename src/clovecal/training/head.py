@@ -56,8 +56,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         (without recalibration, as a head is used as it is) or of "log-loss" …
     accuracy_tolerance
         … among those whose held-out accuracy is at most this much below the best: calibration alone would choose a
-        constant. The weakest, in "auto" no penalty at all, is kept if it is one of them and the winner does not beat
-        it in held-out log-loss by a standard error.
+        constant.
     mmce_options
         ``kernel``, ``gamma``, ``width``, ``of``, ``squared``, ``unbiased`` of `losses.mmce` for CLOvE; None: RBF with
         γ = 10, of the positive class for two classes and of the confidence for more.
