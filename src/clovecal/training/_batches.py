@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,9 +11,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from clovecal._validation import IntArray, check_count
+from clovecal._validation import IntArray
 from clovecal.training._domains import is_distributed
-from clovecal.training.data import TrainingData, epoch_batches, strata_of
+from clovecal.training.data import TrainingData, batches_an_epoch, epoch_batches, strata_of
 
 
 class Batch(NamedTuple):
@@ -61,8 +60,7 @@ class BatchStream:
         self._strata = strata_of(data.members)
         self._device = device
         self._workers = workers
-        size = len(data) if batch_size is None else min(check_count(batch_size, "batch_size"), len(data))
-        self.batches_an_epoch = len(data) // size if balance else math.ceil(len(data) / size)
+        self.batches_an_epoch = batches_an_epoch(len(data), batch_size, balance=balance)
 
     def starting_at(self, step: int) -> Iterator[Batch]:
         """Yield the batches of step ``step`` and all later ones."""

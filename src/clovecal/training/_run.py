@@ -116,7 +116,8 @@ class Run:
 
     def judge(self, validation: TrainingData, stopping: EarlyStopping) -> float:
         """Compare the validation criterion with the best so far, and end the run when it was long ago."""
-        size = self.reading["batch_size"] if not isinstance(validation.inputs, Tensor) else None
+        # without gradients four times the rows fit; those of a tensor, which are all in memory, by the thousand
+        size = 4 * (self.reading["batch_size"] or 0) if not isinstance(validation.inputs, Tensor) else None
         logits = predict_logits(
             self.model,
             validation.inputs,

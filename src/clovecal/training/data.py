@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,6 +91,12 @@ def strata_of(members: Tensor) -> tuple[IntArray, ...]:
     return tuple(np.flatnonzero(column) for column in columns if column.any())
 
 
+def batches_an_epoch(n_rows: int, batch_size: int | None, *, balance: bool) -> int:
+    """Return how many batches `epoch_batches` deals: balanced ones of the whole size only."""
+    size = n_rows if batch_size is None else min(check_count(batch_size, "batch_size"), n_rows)
+    return n_rows // size if balance else math.ceil(n_rows / size)
+
+
 def epoch_batches(
     strata: Sequence[IntArray],
     *,
@@ -145,7 +152,7 @@ def epoch_batches(
     share = size // n_drawn
     if share < 1:
         raise InputError(f"batch_size is {batch_size} for {n_drawn} domains; pass at least one row a domain.")
-    n_batches = n // size
+    n_batches = batches_an_epoch(n, batch_size, balance=True)
     drawn = _drawn_strata(len(strata), n_drawn, n_batches, rng)
     batches = np.empty((n_batches, n_drawn, share), dtype=np.intp)
     for number, rows in enumerate(strata):

@@ -56,7 +56,7 @@ def predict(
     model.to(place).eval()
     logits, features = [], []
     with torch.no_grad():
-        for batch in _batches(_share(inputs), batch_size, workers):
+        for batch in _batches(_share(inputs), batch_size, workers, pinned=place.type == "cuda"):
             first, second = logits_and_features(model, on_device(batch, place))
             logits.append(first)
             if second is not None:
@@ -126,10 +126,16 @@ def _share(inputs: Tensor | Sequence[Any]) -> Tensor | Sequence[Any]:
     return inputs[start:stop] if isinstance(inputs, Tensor) else Subset(inputs, range(start, stop))  # type: ignore[arg-type, return-value]
 
 
-def _batches(inputs: Tensor | Sequence[Any], batch_size: int, workers: int) -> Iterator[Any]:
+def _batches(inputs: Tensor | Sequence[Any], batch_size: int, workers: int, *, pinned: bool) -> Iterator[Any]:
     if isinstance(inputs, Tensor):
         yield from torch.split(inputs, batch_size)
     else:
         # a generator of its own: a loader draws its workers' seed, which would move the random state of a training run
-        loader: DataLoader[Any] = DataLoader(inputs, batch_size, num_workers=workers, generator=torch.Generator())  # type: ignore[arg-type]
+        loader: DataLoader[Any] = DataLoader(
+            inputs,  # type: ignore[arg-type]
+            batch_size,
+            num_workers=workers,
+            pin_memory=pinned,
+            generator=torch.Generator(),
+        )
         yield from loader

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from clovecal.domains import Domains
 from clovecal.metrics import accuracy
 from clovecal.training._recipe import ALGORITHMS, Recipe, make_objective, make_optimizer, make_schedule
 from clovecal.training.backbones import as_tensors, build
-from clovecal.training.data import TrainingData
+from clovecal.training.data import TrainingData, batches_an_epoch
 from clovecal.training.fit import FitResult, fit
 from clovecal.training.predicting import predict
 from clovecal.training.stopping import EarlyStopping
@@ -131,8 +130,7 @@ def train(
     model = new_network(recipe, data, seed=seed, place=place)
     rows = _rows(recipe, data, domains, place)
     members, drawn = len(rows.names), recipe.domains_a_batch
-    size = min(recipe.batch_size, len(rows))
-    epoch = len(rows) // size if recipe.balanced else math.ceil(len(rows) / size)
+    epoch = batches_an_epoch(len(rows), recipe.batch_size, balance=recipe.balanced)
     judged = None if validation is None else _rows(recipe, validation, validation.as_domains(), place)
     criterion = "log-loss" if data.task == "regression" else _error
     result = fit(
