@@ -39,7 +39,7 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(PIP) --editable '.[docs]'
 	$(BIN)/python scripts/update_tables.py
-	$(BIN)/pdoc clovecal clovecal.datasets --docformat numpy --output-directory docs/_build
+	$(BIN)/pdoc clovecal clovecal.datasets clovecal.datasets.wilds clovecal.training clovecal.theory --docformat numpy --output-directory docs/_build
 
 clean:
 	rm -rf $(VENV) $(WILDS) demo-output docs/_build

@@ -785,6 +785,8 @@ def test_a_wrong_rule_of_stopping_is_named():
         EarlyStopping(criterion="brier")
     with pytest.raises(InputError, match="patience is 0"):
         EarlyStopping(patience=0)
+    with pytest.raises(InputError, match="min_accuracy is 70; pass a number from 0 to 1"):
+        EarlyStopping(min_accuracy=70)
     data = TrainingData.of([[1.0], [2.0]], [1.0, 2.0], domains=["A", "B"])
     with pytest.raises(InputError, match="criterion and min_accuracy are of classifiers"):
         fit(

@@ -434,11 +434,12 @@ def test_a_single_row_has_no_pair_and_adds_exactly_nothing_when_unbiased() -> No
 
 @every_kernel
 def test_the_root_of_nothing_has_gradient_zero(kernel: MmceOptions) -> None:
-    # A constant ½ on balanced labels is calibrated: residuals ½ and −½ at one confidence
+    # A constant ½ on balanced labels is calibrated: residuals ½ and −½ at one score
     logits = torch.zeros(2, dtype=torch.float64, requires_grad=True)
-    found = losses.mmce(logits, torch.tensor([0, 1]), squared=False, **kernel)
-    assert found.item() == pytest.approx(0.0, abs=1e-7)
-    assert torch.isfinite(gradient(found, logits)).all()
+    for of in ("confidence", "positive"):
+        found = losses.mmce(logits, torch.tensor([0, 1]), squared=False, of=of, **kernel)
+        assert found.item() == 0.0
+        assert (gradient(found, logits) == 0).all()
 
 
 @every_kernel

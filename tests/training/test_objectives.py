@@ -410,7 +410,7 @@ def test_wrong_batches_are_named() -> None:
     rows = batch(6, 0)
     with pytest.raises(InputError, match="features is missing; CORAL compares the domains' features, pass features="):
         CORAL(1.0)(**{**rows, "features": None})
-    with pytest.raises(InputError, match="domains has 3 domains but GroupDRO was made for 2"):
+    with pytest.raises(InputError, match="domains has 3 domains but GroupDRO was made for 2; make it with n_domains=3"):
         GroupDRO(2)(**batch(6, 0, domains=3))
     for objective in (ERM(), CLOvE(1.0), IRM(1.0), GroupDRO(2)):
         with pytest.raises(InputError, match=r"logits has shape \(6, 1\) and y \(6,\)"):

@@ -296,9 +296,16 @@ def test_a_feature_that_the_table_lacks_is_told(folder):
         read_sweep_data(sweep_of(folder, text))
 
 
-def test_names_of_features_are_columns_of_a_table(folder):
+@pytest.mark.parametrize("features", ['["a"]', '"f_"'])
+def test_names_of_features_are_columns_of_a_table(folder, features):
     with pytest.raises(InputError, match=r"data\.features names columns of a table; the features of an npz"):
-        read_sweep_data(sweep_of(folder, CONFIG.replace("validation =", 'features = ["a"]\nvalidation =')))
+        read_sweep_data(sweep_of(folder, CONFIG.replace("validation =", f"features = {features}\nvalidation =")))
+
+
+def test_a_table_without_features_is_told(folder):
+    (folder / "rows.csv").write_text("y,domain\n0,A\n1,B\n")
+    with pytest.raises(InputError, match=r"rows\.csv' has no column of numbers besides the label and the domain"):
+        read_sweep_data(sweep_of(folder, CONFIG.replace("rows.npz", "rows.csv")))
 
 
 def test_targets_of_a_regression_are_told(tmp_path):

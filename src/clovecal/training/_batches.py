@@ -81,7 +81,7 @@ class BatchStream:
             yield Batch(on_device(read, self._device), y[index], members[index])
 
     def rows_from(self, step: int) -> Iterator[IntArray]:
-        """Yield the row numbers of this process's share of each batch."""
+        """Yield the row numbers of this process's share of each batch, from that of step ``step`` on."""
         epoch, done = divmod(step, self.batches_an_epoch)
         while True:
             for number, rows in enumerate(epoch_batches(self._strata, epoch=epoch, **self._how)):

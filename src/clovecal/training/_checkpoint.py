@@ -58,7 +58,10 @@ class Checkpoint:
         except (SafetensorError, json.JSONDecodeError):
             raise InputError(f"checkpoint {str(path)!r} is damaged; remove it to start anew.") from None
         if values.pop("format", None) != _FORMAT:
-            raise InputError(f"checkpoint {str(path)!r} was not written by this version of clovecal; remove it.")
+            raise InputError(
+                f"checkpoint {str(path)!r} was not written by this version of clovecal; name another file, or "
+                "remove it to start anew."
+            )
         return cls(tensors, values)
 
     def _packed(self, name: str, value: Any) -> Any:

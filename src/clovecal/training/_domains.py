@@ -29,14 +29,14 @@ def membership(domains: Tensor, n_rows: int, *, n_domains: int | None = None, dt
         raise InputError(
             f"domains has shape {tuple(domains.shape)} for {n_rows} rows; pass n integer codes or an (n, k) matrix."
         )
-    counts = not (domains.is_floating_point() or domains.is_complex() or domains.dtype == torch.bool)
+    is_integer = not (domains.is_floating_point() or domains.is_complex() or domains.dtype == torch.bool)
     if domains.ndim == 2:
-        if counts and domains.shape[1] == 1:
+        if is_integer and domains.shape[1] == 1:
             raise InputError(
                 "domains is one column of integers; pass n codes with .squeeze(1), or a boolean membership matrix."
             )
         return domains.to(dtype)
-    if not counts:
+    if not is_integer:
         raise InputError(f"domains has dtype {domains.dtype}; pass integer codes, or an (n, k) membership matrix.")
     if n_domains is None:
         n_domains = max(_largest_code(domains) + 1, 1)
@@ -46,7 +46,8 @@ def membership(domains: Tensor, n_rows: int, *, n_domains: int | None = None, dt
 def may_look_at(tensor: Tensor) -> bool:
     """Whether values may decide what is computed: not under ``vmap``, nor while the work becomes a graph."""
     is_captured = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
-    return not (torch.compiler.is_compiling() or torch._C._functorch.is_batchedtensor(tensor) or is_captured)
+    is_batched = torch._C._functorch.is_batchedtensor(tensor)  # private: torch has no public way to ask
+    return not (torch.compiler.is_compiling() or is_batched or is_captured)
 
 
 def is_distributed() -> bool:

@@ -131,7 +131,10 @@ def _from_archive(path: Path, label: str | None, domains: Sequence[str], require
                 "text or numbers, one a row."
             )
         if len(arrays[name]) != len(X):
-            raise InputError(f"array {name!r} of {str(path)!r} has {len(arrays[name])} rows but X has {len(X)}.")
+            raise InputError(
+                f"array {name!r} of {str(path)!r} has {len(arrays[name])} rows but {x_name!r} has {len(X)}; store as "
+                "many."
+            )
     for name in filter(None, (x_name, y_name, *chosen)):
         _reject_not_finite(arrays[name], name)
     return FeatureRows(X, None if y_name is None else (y_name, arrays[y_name]), _domain_columns(arrays, chosen))
@@ -184,14 +187,14 @@ def _from_table(
     if names is not None:
         missing = next((name for name in names if name not in table.columns), None)
         if missing is not None:
-            raise InputError(f"{source!r} has no column {missing!r}, which the head was trained on.")
+            raise InputError(f"{source!r} has no column {missing!r}, which the head was trained on; add it.")
         twice = next((name for name in names if required and name in roles), None)
         if twice is not None:
             raise InputError(f"column {twice!r} of {source!r} is a feature and the label or domain too; name another.")
         wanted = list(names)
     else:
         wanted = [name for name in table.columns if name not in roles and name.startswith(prefix or "")]
-    if not wanted:
+    if not wanted and prefix is not None:
         raise InputError(f"{source!r} has no column whose name begins with {prefix!r}; name the features' beginning.")
     used = [*wanted, *(name for name in table.columns if name in roles and name not in wanted)]
     batches = list(table.batches(used, as_numbers=[name for name in wanted if names is not None or prefix]))

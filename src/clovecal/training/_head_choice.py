@@ -18,7 +18,7 @@ from clovecal.selection import select
 from clovecal.training.data import TrainingData
 from clovecal.training.losses import MmceOptions, row_losses
 from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
-from clovecal.training.stopping import probabilities
+from clovecal.training.stopping import domains_with_rows, probabilities
 
 OBJECTIVES = ("clove", "erm", "irm", "coral", "group-dro")
 # What "auto" chooses among: 0 is plain risk minimisation. The MMCE of the confidence is smaller than that of the
@@ -124,13 +124,14 @@ def choose(
     The lowest criterion wins among the accurate enough, the weaker of equals. In-domain log-loss has no say: a spurious
     feature lowers it.
     """
-    y, members = rows.y.numpy(), rows.members.numpy().astype(bool)
-    domains = Domains.of(members[:, members.any(axis=0)], len(y))
+    domains, y = domains_with_rows(rows), rows.y.numpy()
     predictions = {
         place: probabilities(one.logits) for place, one in enumerate(tried) if bool(torch.isfinite(one.logits).all())
     }
     if not predictions:
-        raise InputError(f"training diverged: {tried[0].message}")
+        raise InputError(
+            f"no trained network gives finite predictions; lower learning_rate or penalty. {tried[0].message}"
+        )
     losses = {place: row_losses(tried[place].logits.double(), rows.y).numpy() for place in predictions}
     accuracies = {place: accuracy(y, p) for place, p in predictions.items()}
     enough = [place for place in predictions if accuracies[place] >= max(accuracies.values()) - tolerance]

@@ -86,6 +86,17 @@ def load_head(path: str | Path, *, device: str | torch.device | None = None) -> 
     -----
     The file is data, not code: its format, version, names and shapes are checked, and a file that fails is refused
     with the reason.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> X, site = np.arange(40.0)[:, None], ["A", "B"] * 20
+    >>> head = CloveClassifier(hidden=(4,), penalty=1.0, max_steps=5).fit(X, X[:, 0] > 20, domains=site)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     head.save(f"{folder}/head.safetensors")
+    ...     again = load_head(f"{folder}/head.safetensors")
+    >>> bool((again.predict_proba(X) == head.predict_proba(X)).all())
+    True
     """
     path = Path(path)
     if not path.is_file():

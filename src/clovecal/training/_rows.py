@@ -23,7 +23,11 @@ def checked_predictions(logits: Tensor, y: Tensor, loss: str = "cross-entropy") 
 
 
 def outcome_and_score(logits: Tensor, y: Tensor, of: str) -> tuple[Tensor, Tensor, float]:
-    """Return what is predicted, its predicted probability, and the smallest probability there can be."""
+    """Return what came of each prediction, 0 or 1, its predicted probability, and the smallest that there can be.
+
+    That is the label and P(y = 1), or whether the predicted label is right and its confidence. The paper's formula of
+    correctness compares the label with the confidence; here it is compared with the prediction.
+    """
     if of == "positive":
         if logits.ndim == 2 and logits.shape[1] > 2:
             raise InputError(f"of is 'positive' but logits has {logits.shape[1]} classes; choose 'confidence'.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -29,11 +29,6 @@ MakeSchedule: TypeAlias = Callable[[Optimizer], LRScheduler]
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _REMEDY = "Lower the learning rate or the penalty, or clip the gradient's norm."
-
-
-class _Reading(TypedDict):
-    batch_size: int | None
-    workers: int
 
 
 class Run:
@@ -66,7 +61,7 @@ class Run:
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.autocast_to = None if precision is None else PRECISIONS[precision]
         self.l2, self.clip_norm = l2, clip_norm
-        self.reading: _Reading = {"batch_size": batch_size, "workers": workers}
+        self.batch_size, self.workers = batch_size, workers
         self.step = 0
         self.ended: str | None = None  # why, once it has
         self.cause = ""  # of a divergence
@@ -117,13 +112,13 @@ class Run:
     def judge(self, validation: TrainingData, stopping: EarlyStopping) -> float:
         """Compare the validation criterion with the best so far, and end the run when it was long ago."""
         # without gradients four times the rows fit; those of a tensor, which are all in memory, by the thousand
-        size = 4 * (self.reading["batch_size"] or 0) if not isinstance(validation.inputs, Tensor) else None
+        size = None if self.batch_size is None or isinstance(validation.inputs, Tensor) else 4 * self.batch_size
         logits = predict_logits(
             self.model,
             validation.inputs,
             device=self.device,
             batch_size=size or 4096,
-            workers=self.reading["workers"],
+            workers=self.workers,
         )
         self.forward.train()
         value = judge(logits, validation, stopping, loss=self.objective.loss)

@@ -136,7 +136,7 @@ class StackedRun:
         loss, state = vmap(self._compute, in_dims=(0, 0, own, own, 0))(self._state, logits, y, members, features)
         gradient, gradients = self._gradient, torch.autograd.grad(loss.total.sum(), self.stack.leaves)
         with torch.no_grad():
-            torch._foreach_copy_(self._gradient_parts, gradients)
+            torch._foreach_copy_(self._gradient_parts, gradients)  # private; torch's own optimizers use it too
             if self._l2 is not None:
                 gradient.addcmul_(flat, (2 * self._l2 * loss.scale.to(flat.dtype))[:, None])
             self._note(loss, gradient)

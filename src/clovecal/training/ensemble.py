@@ -1,4 +1,4 @@
-"""Hundreds of small models trained at once on one device, as a sweep over penalties needs (paper: section 6)."""
+"""Hundreds of small models trained at once on one device, as a sweep over penalties needs (paper: appendix C)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TrainedEnsemble:
         For each member None, or a sentence that says when and why its training ended. Its weights are those before
         that step.
     terms
-        The objective's logged terms at the last step, (M,) each.
+        The objective's logged terms, (M,) each, at the last step, or at the one at which a member diverged.
     """
 
     diverged: tuple[str | None, ...]

@@ -1,4 +1,4 @@
-"""A classifier on frozen features that is trained to be calibrated in every domain (paper: sections 5.3 and 6.2)."""
+"""A classifier on frozen features that is trained to be calibrated in every domain (paper: section 5.3, appendix B)."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         constant.
     mmce_options
         ``kernel``, ``gamma``, ``width``, ``of``, ``squared``, ``unbiased`` of `losses.mmce` for CLOvE; None: RBF with
-        γ = 10, of the positive class for two classes and of the confidence for more.
+        γ = 10, of the positive class for two classes and of the confidence for more (the paper's: γ = 2.5, confidence).
     learning_rate, weight_decay
-        Of Adam, with the decay apart from the gradient (AdamW).
+        Of Adam, with the decay apart from the gradient (AdamW); the paper has Adam.
     batch_size
         Rows a batch, as many from each domain; None: all rows. The paper has 64.
     max_steps, patience

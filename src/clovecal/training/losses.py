@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from clovecal.training._domains import may_look_at, membership, sum_over_earlier_processes, sum_over_processes
 from clovecal.training._kernels import laplacian_sums, rbf_sums
-from clovecal.training._mmce_options import CheckedMmceOptions as CheckedMmceOptions
-from clovecal.training._mmce_options import MmceOptions as MmceOptions
+from clovecal.training._mmce_options import CheckedMmceOptions
+from clovecal.training._mmce_options import MmceOptions as MmceOptions  # for callers of `clove` too
 from clovecal.training._rows import (
     at_least_float32,
     checked_predictions,
@@ -50,7 +50,7 @@ def mmce(
     y
         (n,) labels: 0 and 1, or 0 … C−1.
     kernel, gamma, width, of, squared, unbiased
-        As in `clovecal.mmce`; gamma up to a million, for its root is the number of features of a row.
+        As in `clovecal.mmce`; gamma up to a million, for the features of a row grow with its root.
 
     Returns
     -------
@@ -60,9 +60,9 @@ def mmce(
     Notes
     -----
     O(n) time and memory for the RBF, O(n log n) for the Laplacian kernel. The gradient through the confidence is the
-    true one; correctness is constant. On [½, 1] the paper's kernel is nearly flat, so that its MMCE sees little more
-    than the mean of correctness − confidence: for training prefer ``of="positive"`` or a sharper kernel. The root
-    (``squared=False``) has gradient 0 where it is 0.
+    true one; correctness, which is that of the predicted label as in `clovecal.mmce`, is constant. On [½, 1] the
+    paper's kernel is nearly flat, so that its MMCE sees little more than the mean of correctness − confidence: for
+    training prefer ``of="positive"`` or a sharper kernel. The root (``squared=False``) has gradient 0 where it is 0.
 
     Examples
     --------
@@ -138,8 +138,8 @@ def irm_penalty(logits: Tensor, y: Tensor, *, loss: str = "cross-entropy", halve
     loss
         "cross-entropy" or "squared".
     halves
-        False: the square, as in Arjovsky et al.; True: the product of the derivatives on the even and on the odd rows,
-        which is unbiased (and may be negative), as in WILDS.
+        False: the square, as in the paper (section 5.3); True: the product of the derivatives on the even and on the
+        odd rows, which is unbiased (and may be negative), as in WILDS.
 
     Returns
     -------

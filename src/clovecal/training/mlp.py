@@ -1,4 +1,4 @@
-"""The multi-layer perceptron that the paper trains on Colored MNIST and on frozen features (paper: section 6)."""
+"""The multi-layer perceptron that the paper trains on Colored MNIST and on frozen features (its appendices B and C)."""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from clovecal._validation import InputError, check_count
+from clovecal._validation import FloatArray, InputError, check_count
 from clovecal.domains import Domains, per_domain
 from clovecal.metrics import accuracy, log_loss
 from clovecal.selection import CRITERIA, select
@@ -33,6 +33,15 @@ class EarlyStopping:
         Steps between evaluations; None: an epoch.
     min_accuracy
         A state below this validation accuracy is never the best: calibration alone would choose a constant.
+
+    Examples
+    --------
+    >>> from clovecal.training import ERM, MLP, TrainingData, fit
+    >>> x = torch.randn(200, 1, generator=torch.Generator().manual_seed(0))
+    >>> rows = TrainingData.of(x, (x[:, 0] > 0).long(), domains=["A", "B"] * 100)
+    >>> rule = EarlyStopping("ece", patience=2, every=5, min_accuracy=0.7)
+    >>> fit(MLP(1), rows, ERM(), steps=5, validation=rows, stopping=rule, device="cpu").best_step
+    5
     """
 
     criterion: str | Callable[..., float] = "log-loss"
@@ -48,6 +57,9 @@ class EarlyStopping:
             raise InputError(
                 f"criterion is {self.criterion!r}; choose one of log-loss, {', '.join(CRITERIA)} or pass a metric."
             )
+        floor = self.min_accuracy
+        if floor is not None and (not isinstance(floor, Real) or not 0 <= floor <= 1):
+            raise InputError(f"min_accuracy is {floor!r}; pass a number from 0 to 1 (0.7 for 70%), or None.")
 
     @property
     def settings(self) -> str:
@@ -60,9 +72,7 @@ def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: 
     """Return the criterion of validation predictions; infinite below the accuracy floor or where not finite."""
     if not bool(torch.isfinite(logits).all()):
         return math.inf
-    members = data.members.cpu().numpy()
-    domains = Domains.of(members[:, members.any(axis=0)].astype(bool), len(members))
-    y = data.y.cpu().numpy()
+    domains, y = domains_with_rows(data), data.y.cpu().numpy()
     if loss == "squared":
         if stopping.criterion != "log-loss" or stopping.min_accuracy is not None:
             raise InputError(
@@ -81,10 +91,14 @@ def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: 
     return float(sum(result.by_domain.values())) * (-1 if result.higher_is_better else 1)
 
 
-def probabilities(logits: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def domains_with_rows(data: TrainingData) -> Domains:
+    """Return the domains that have rows: held-out rows may lack one, which no criterion could judge."""
+    members = data.members.cpu().numpy().astype(bool)
+    return Domains.of(members[:, members.any(axis=0)], len(members))
+
+
+def probabilities(logits: Tensor) -> FloatArray:
     """Return P(y = 1), (n,), or each class's probability, (n, C), in double precision."""
     z = logits.detach().double().cpu()
-    p: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = (
-        torch.sigmoid(z) if z.ndim == 1 else torch.softmax(z, dim=1)
-    ).numpy()
+    p: FloatArray = (torch.sigmoid(z) if z.ndim == 1 else torch.softmax(z, dim=1)).numpy()
     return p

@@ -1,6 +1,6 @@
 """Sweeps: many heads with drawn settings on the rows of one file, each judged by its validation predictions.
 
-The paper trains hundreds of models for its comparison and its choice among them (paper: section 6.1 and appendix C.2).
+The paper trains hundreds of models for its comparison and its choice among them (paper: section 6.1 and appendix C).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SweepData:
     classes
         The labels of the file.
     head
-        A head without a network: all but the weights that members have in common.
+        A head without a network: what the members have in common, which is all but their settings and weights.
     fingerprint
         Changes with the rows, with how classes, domains and features are named, and with which rows are held out.
     used
@@ -197,10 +197,12 @@ def train_members(
 
 def _feature_columns(source: Source) -> tuple[str | None, tuple[str, ...] | None]:
     """Return how feature columns begin, or their names, checked."""
-    if source.features is None or isinstance(source.features, str):
-        return source.features, None
+    if source.features is None:
+        return None, None
     if source.file.suffix.lower() == ".npz":
         raise InputError("data.features names columns of a table; the features of an npz archive are its array X.")
+    if isinstance(source.features, str):
+        return source.features, None
     available = open_table(source.file).columns
     missing = next((name for name in source.features if name not in available), None)
     if missing is not None:

@@ -7,7 +7,8 @@ from typing import Unpack, cast
 
 from torch import Tensor
 
-from clovecal.training.losses import CheckedMmceOptions, MmceOptions, mmce_by_domain
+from clovecal.training._mmce_options import CheckedMmceOptions, MmceOptions
+from clovecal.training.losses import mmce_by_domain
 from clovecal.training.objectives._base import PenalisedObjective, mean_over_domains
 
 

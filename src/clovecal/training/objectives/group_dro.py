@@ -47,7 +47,10 @@ class GroupDRO(Objective):
         weights = state["weights"]
         absent = len(weights) - members.shape[1]
         if absent < 0:
-            raise InputError(f"domains has {members.shape[1]} domains but GroupDRO was made for {len(weights)}.")
+            raise InputError(
+                f"domains has {members.shape[1]} domains but GroupDRO was made for {len(weights)}; make it with "
+                f"n_domains={members.shape[1]}."
+            )
         by_domain, _ = mean_by_domain(losses, torch.nn.functional.pad(members, (0, absent)))
         if self.training:
             weights = group_weights_update(weights, by_domain.to(weights.dtype), step_size=self.step_size)

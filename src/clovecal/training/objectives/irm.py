@@ -1,4 +1,4 @@
-"""Invariant risk minimisation, IRMv1 of Arjovsky et al. (paper: sections 2 and 6.1)."""
+"""Invariant risk minimisation, IRMv1 of Arjovsky et al. (paper: sections 5.3 and 6.1)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ class IRM(PenalisedObjective):
         As in `PenalisedObjective`.
     halves
         Use the unbiased product over two halves of each domain's rows, as in WILDS, instead of the square.
+
+    Notes
+    -----
+    The paper sums risk and penalty over the domains; as in `CLOvE`, these are means.
 
     Examples
     --------
