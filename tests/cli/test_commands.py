@@ -291,7 +291,9 @@ def selected(rows, **options):
 
 def test_select_prints_the_librarys_ranking(run, runs, rows):
     code, out, err = run("select", *runs, "--min-accuracy", "0.6")
-    assert (code, out.rstrip("\n")) == (0, str(selected(rows, min_accuracy=0.6)))
+    ranking, _, note = out.rstrip("\n").rpartition("\n\n")
+    assert (code, ranking) == (0, str(selected(rows, min_accuracy=0.6)))
+    assert note.startswith("Both columns are of the model recalibrated")
     assert err == "label 'y' (guessed); score 'p' (guessed); domain 'country' (guessed).\n"
 
 
@@ -374,3 +376,24 @@ def test_the_demo_does_the_whole_job(run, monkeypatch, tmp_path):
         assert part in out
     assert out.endswith(f"Page: {tmp_path / 'demo' / 'report.html'}\n")
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
+
+
+def test_auto_names_the_loss_of_a_regression(run, tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.normal(size=90)
+    rows = pl.DataFrame({"y": p + rng.normal(size=90), "p": p, "domain": ["a", "b", "c"] * 30})
+    rows.write_csv(tmp_path / "real.csv")
+    code, out, _ = run("calibrate", tmp_path / "real.csv", "-o", tmp_path / "cal.json")
+    assert code == 0
+    assert "Squared error on a domain left out" in out
+    rows.with_columns(y=(pl.col("y") > 0).cast(int), p=1 / (1 + (-pl.col("p")).exp())).write_csv(tmp_path / "b.csv")
+    assert "Brier score on a domain left out" in run("calibrate", tmp_path / "b.csv", "-o", tmp_path / "b.json")[1]
+
+
+def test_a_selection_says_whether_models_were_recalibrated(run, tmp_path):
+    rows = pl.DataFrame({"y": [0, 1] * 20, "p": [0.2, 0.9] * 20, "domain": (["a"] * 2 + ["b"] * 2) * 10})
+    for name in ("one", "two"):
+        rows.write_csv(tmp_path / f"{name}.csv")
+    files = (tmp_path / "one.csv", tmp_path / "two.csv")
+    assert "Both columns are of the model recalibrated" in run("select", *files)[1]
+    assert "recalibrated" not in run("select", *files, "--no-recalibration")[1]

@@ -278,6 +278,26 @@ def test_what_may_surprise_in_a_table_is_said(run, here):
     assert "photos.csv: no row to train on has the label rotten.\n" in err
 
 
+def test_files_in_two_splits_are_said(run, here):
+    rewritten(here, at=6, path="14.png")  # rows 6, 7, 14 and 15 are of the island: all to test on
+    code, _, err = run(*finetune("--test-domain", "island"))
+    assert code == 0, err
+    assert "to be judged" not in err
+    rewritten(here, at=8, path="7.png")  # rows 8 and 9 are of the north
+    rewritten(here, at=9, path="7.png")
+    code, _, err = run(*finetune("--test-domain", "island", "--force"))
+    assert code == 0, err
+    said = "photos.csv: 1 of the files to train on are also to be judged by, such as 7.png; the scores will flatter.\n"
+    assert said in err
+
+
+def test_a_header_with_spaces_is_read_by_the_names_that_are_shown(run, here):
+    text = Path("photos.csv").read_text()
+    Path("photos.csv").write_text(text.replace("path,label,farm", "path ,label, farm", 1))
+    code, _, err = run(*finetune("--input", "path"))
+    assert code == 0, err
+
+
 # Wrong inputs: what is changed in the folder, the command line, and what the sentence says.
 def without_photo(folder):
     rewritten(folder, path="nowhere.png")
@@ -374,7 +394,7 @@ CASES = {
         r"column 'label' .* is 'rotten' at row 7, a label that the network was not trained on \(raw, ripe\)",
     ),
     "new ones of another size": (of_another_size, PREDICT, r"'photos/9\.png' \(row 189\) is 7×5 .* 10×10 is what"),
-    "a new one missing": (without_photo, PREDICT + " photos.csv", r"'photos/nowhere\.png' \(row 7\)"),
+    "a new one missing": (without_photo, PREDICT + " photos.csv", r"'photos/nowhere\.png' \(row 7\) is missing"),
     "a wrong ending": (NOTHING, PREDICT.replace(".parquet", ".xlsx"), r"must end in \.parquet or \.csv"),
     "features of a head": (NOTHING, "predict h.st a.npz -o p.csv --with-features", r"--with-features is of a network"),
     "no features": (NOTHING, "predict h.st -o p.csv", r"FEATURES is missing"),
@@ -450,3 +470,12 @@ def without_digits(text):
     """Return the lines without numbers and without what is only there if a number is large."""
     words = re.sub(r"; the model is in its state of step \d+, the best", "", text)
     return [" ".join(re.sub(r"[\d.,]+", "#", one).split()) for one in words.splitlines() if one.strip()]
+
+
+def test_networks_of_other_seeds_are_judged_on_the_same_rows(run, here):
+    for seed in (0, 1):
+        assert run(*finetune("--epochs", 1, "--seed", seed, "-o", f"seed{seed}"))[0] == 0
+    first, second = (pl.read_parquet(here / f"seed{seed}" / "val.parquet") for seed in (0, 1))
+    assert first["row"].equals(second["row"])
+    assert not first["p"].equals(second["p"])
+    assert run("select", "seed0/val.parquet", "seed1/val.parquet")[0] == 0

@@ -73,6 +73,17 @@ def test_domains_may_overlap(tmp_path):
     assert scores == pytest.approx({"accuracy": 1 / 3, "average_domain_accuracy": 0.75, "worst_domain_accuracy": 0.5})
 
 
+def test_spaces_around_a_columns_name_are_not_part_of_it(tmp_path):
+    found = text_table(table_of(tmp_path, "text , label,domain", "x,0,a", "y,1,a"), validation=1)
+    assert (found.inputs[0], found.y.tolist()) == ("x", [0, 1])
+
+
+def test_domains_to_test_on_may_be_numbers_or_one_name(tmp_path):
+    table = table_of(tmp_path, "text,label,domain", "x,0,10", "y,1,10", "z,1,2", "w,0,2")
+    for test_domains in ([10], np.array([10]), ["10"], "10"):
+        assert text_table(table, test_domains=test_domains, validation=1).part("test").inputs[0] == "x"
+
+
 def test_regression_keeps_the_values(tmp_path):
     table = table_of(tmp_path, "text,label,domain", "x,0.5,a", "y,-1e3,a", "z,2,a")
     data = text_table(table, task="regression", validation=1)
@@ -145,7 +156,8 @@ def test_rows_are_chosen_and_regrouped_without_touching_the_rest(photos):
 def test_a_missing_image_is_named_with_its_row(photos):
     folder, table = photos
     (folder / "in" / "c.png").unlink()
-    assert "in/c.png' (row 2 of " in refusal(image_folder, folder, table)
+    said = refusal(image_folder, folder, table)
+    assert re.search(r"in/c\.png' \(row 2 of .* is missing; add it, or drop the row\.$", said)
 
 
 def test_a_missing_folder_table_or_column(photos, tmp_path):
@@ -167,6 +179,7 @@ def test_a_missing_folder_table_or_column(photos, tmp_path):
         (["x,0,a", "y,high,a"], {"task": "regression"}, "is 'high' at row 1; it must hold a number"),
         (["x,0,a", "y,1,a"], {"task": "ranking"}, "task is 'ranking'"),
         (["x,0,a", "y,1,b"], {"test_domains": ["c"]}, "test domain 'c' is not there; choose among a, b"),
+        (["x,0,a", "y,1,b"], {"test_domains": ["a", "b"]}, "test_domains names every domain; leave at least one"),
         (["x,0,a", "y,1,a"], {"split": "label", "test_domains": ["a"]}, "test_domains and split are both given"),
         (["x,0,1", "y,1,2"], {"domain": ("label", "domain"), "split": "text"}, "is 2 at row 1; it must hold 0 or 1"),
         (["x,0,1", "y,1,1"], {"domain": ("label", "domain")}, "name the column of splits"),
@@ -180,7 +193,9 @@ def test_wrong_tables(lines, options, said, tmp_path):
 
 def test_tables_that_are_no_tables(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"text,label,domain\n\xff\xfe,0,a\n")
-    assert "cannot be read" in refusal(text_table, tmp_path / "a.csv")
+    assert refusal(text_table, tmp_path / "a.csv").endswith("; save it as UTF-8.")
+    (tmp_path / "e.csv").write_bytes(b"text,label,domain,caf\xe9\na,0,a,x\n")
+    assert refusal(text_table, tmp_path / "e.csv").endswith("; save it as UTF-8.")
     (tmp_path / "b.parquet").write_bytes(b"nothing")
     assert "cannot be read" in refusal(text_table, tmp_path / "b.parquet")
     (tmp_path / "c.csv").write_bytes(b"")

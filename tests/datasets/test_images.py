@@ -92,7 +92,36 @@ def test_files_that_are_no_images_are_counted_whatever_the_size(tmp_path):
         (tmp_path / name).write_bytes(b"not an image")
     for size in (None, 4):
         said = refusal(check_images, images_in(tmp_path, size=size))
-        assert re.search(r"b\.png' \(row 1\) is no image that can be read, and 1 more; get them again", said)
+        assert re.search(
+            r"b\.png' \(row 1\) is no image that can be read, and 1 more cannot be read; replace them", said
+        )
+    (tmp_path / "c.png").unlink()
+    assert refusal(check_images, images_in(tmp_path)).endswith(
+        "(row 1) is no image that can be read; replace it, or leave it out."
+    )
+
+
+def test_a_file_that_went_missing_is_not_called_a_broken_one(tmp_path):
+    save(tmp_path / "a.png", np.zeros((2, 2, 3)))
+    found = images_in(tmp_path)
+    (tmp_path / "a.png").unlink()
+    assert refusal(check_images, found).endswith("a.png' (row 0) is missing; replace it, or leave it out.")
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("a.png", np.uint16), ("a.tif", np.float32), ("a.tif", np.int32)])
+@pytest.mark.parametrize("size", [None, 4])
+def test_images_of_more_than_8_bits_are_refused_as_they_would_become_white(tmp_path, name, dtype, size):
+    # 0 … 3750 in steps of 250: as 8 bits all but the first two would be 255.
+    Image.fromarray((np.arange(16).reshape(4, 4) * 250).astype(dtype)).save(tmp_path / name)
+    found = images_in(tmp_path, size=size)
+    assert (found[0] == 255).mean() > 0.8
+    assert re.search(r"\(row 0\) has more than 8 bits a channel.*; scale such", refusal(check_images, found))
+
+
+@pytest.mark.parametrize("size", [(8,), (8, 8, 3), 8.5, "8", (8, 0), True])
+def test_a_size_that_is_none_is_one_sentence(tmp_path, size):
+    save(tmp_path / "a.png", np.zeros((2, 2, 3)))
+    assert refusal(images_in, tmp_path, size=size).startswith("size ")
 
 
 def test_a_folder_without_images_or_none_at_all(tmp_path):

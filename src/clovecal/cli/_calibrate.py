@@ -81,7 +81,9 @@ def command(
         )
         click.echo(f"{whose}: {certificate.worst:.5f}, optimal to within {certificate.gap:.1e}.")
     if method == "auto":
-        click.echo("Brier score on a domain left out of the fit (mean, worst domain) and share in the result:")
+        is_regression = table.p.ndim == 1 and any(value not in (0, 1) for value in table.y[:1000])
+        loss = "Squared error" if is_regression else "Brier score"
+        click.echo(f"{loss} on a domain left out of the fit (mean, worst domain) and share in the result:")
         for one in calibrator.table_:
             click.echo(f"  {one.name:<30} {one.mean:.4f}  {one.worst:.4f}  {one.weight:6.1%}")
     click.echo(f"Calibrator: {output}")

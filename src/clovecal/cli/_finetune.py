@@ -79,7 +79,13 @@ class _InSections(click.Command):
     help="Rows a batch; default: 256, of a network by its backbone. Of a head as many from each domain, 0: all rows.",
 )
 @click.option("--max-steps", type=int, default=5000, show_default=True, help="Most training steps.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of held-out rows, initial weights and batches.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Of initial weights and batches; of a head also of held-out rows.",
+)
 @click.option("--device", help="cpu, cuda, cuda:1, …; default: a GPU if there is one.")
 @click.option(
     "--format",

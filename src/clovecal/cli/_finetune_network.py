@@ -82,7 +82,7 @@ def finetune_network(
         "test_domains": test_domains,
         "validation": validation,
         "task": task,
-        "seed": seed,
+        "seed": 0,  # whatever --seed is: networks are compared on the same validation rows
     }
     with progress(f"Reading {table}"):
         if images is not None:
@@ -175,6 +175,13 @@ def _announce(table: str, roles: str, data: LazyDataset) -> None:
     if "train" not in data.split_counts:
         return
     rows = data.part("train")
+    shared = _files_of(data, ["train"]) & _files_of(data, [part for part in data.split_counts if part != "train"])
+    if shared:
+        click.echo(
+            f"{table}: {len(shared):,} of the files to train on are also to be judged by, such as {min(shared)}; the "
+            "scores will flatter.",
+            err=True,
+        )
     if data.classes:
         unseen = [name for number, name in enumerate(data.classes) if number not in set(rows.y.tolist())]
         if unseen:
@@ -186,6 +193,14 @@ def _announce(table: str, roles: str, data: LazyDataset) -> None:
     unjudged = [str(name) for name in rows.as_domains().counts if name not in judged]
     if unjudged:
         click.echo(f"{table}: too few rows to validate on in {_listed(unjudged)}.", err=True)
+
+
+def _files_of(data: LazyDataset, splits: Sequence[str]) -> set[str]:
+    """Return the files that rows of these splits name; none for texts, of which short ones are equal by chance."""
+    from clovecal.datasets._lazy import Files
+
+    inputs = [data.part(split).inputs for split in splits]
+    return {name for one in inputs if isinstance(one, Files) for name in one.names.tolist()}
 
 
 def _show(output: Path, data: LazyDataset, done: Exported, scores: Sequence[DomainScores], images: Path | None) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from clovecal._validation import InputError
 from clovecal.cli._options import progress
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 @click.command("wilds")
 @click.option("--dataset", metavar="NAME", help="camelyon17, civilcomments, fmow, poverty or amazon.")
-@click.option("--root", type=click.Path(path_type=Path), help="Folder that holds camelyon17_v1.0 and the others.")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    help="Folder that holds camelyon17_v1.0 and the others; a miniature is written there. [for it: in the output]",
+)
 @click.option("--seeds", type=click.IntRange(1), default=4, show_default=True, help="Networks of each algorithm.")
 @click.option(
     "--algorithm",
@@ -56,7 +61,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Folder for networks, outputs, records, tables and figure; a run goes on where an earlier one stopped.",
 )
+@click.pass_context
 def command(
+    context: click.Context,
     dataset: str | None,
     root: Path | None,
     seeds: int,
@@ -93,6 +100,7 @@ def command(
         return
     if dataset is None:
         raise InputError("--dataset is missing; name camelyon17, civilcomments, fmow, poverty or amazon.")
+    _refuse_unused(context, miniature=miniature, small_network=miniature and backbone is None)
     try:
         from clovecal.reproduce import wilds
         from clovecal.training.recipes import Place
@@ -122,6 +130,16 @@ def command(
     _run(plan)
     if wilds.is_first_process():
         _show(output)
+
+
+def _refuse_unused(context: click.Context, *, miniature: bool, small_network: bool) -> None:
+    """Raise if an option was given that this run would not read."""
+    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    for name in ("rows", "size"):
+        if name in given and not miniature:
+            raise InputError(f"--{name} is of a miniature; add --miniature, or leave it out.")
+    if "weights" in given and small_network:
+        raise InputError("--weights is given, but a miniature's small network starts from random ones; leave it out.")
 
 
 def _run(plan: Plan) -> None:

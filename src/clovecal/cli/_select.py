@@ -78,3 +78,5 @@ def command(
         )
     else:
         click.echo(str(selection))
+        if not no_recalibration:
+            click.echo("\nBoth columns are of the model recalibrated; --no-recalibration judges it as it is.")

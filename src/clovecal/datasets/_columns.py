@@ -143,7 +143,8 @@ def read_columns(path: Path, columns: Sequence[str], *, keep: BoolArray | None =
             batches.append(batch if mask is None else batch.filter(pa.array(mask)))
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeDecodeError, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0].rstrip(".")
-        raise InputError(f"file {str(path)!r} cannot be read ({reason}); check that it is whole.") from None
+        remedy = "save it as UTF-8" if "utf-8" in reason or "UTF8" in reason else "check that it is whole"
+        raise InputError(f"file {str(path)!r} cannot be read ({reason}); {remedy}.") from None
     if keep is not None and total != len(keep):
         raise InputError(f"file {str(path)!r} has {total} rows, not the expected {len(keep)}; get it again.")
     rows = np.arange(total) if keep is None else np.flatnonzero(keep)
@@ -168,7 +169,7 @@ def _parquet_batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBa
 
 def _csv_names(path: Path) -> tuple[str, ...]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        return tuple(next(csv.reader(file), ()))
+        return tuple(name.strip() for name in next(csv.reader(file), ()))  # as `clovecal.tables` names them
 
 
 def _csv_batches(path: Path, present: Sequence[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

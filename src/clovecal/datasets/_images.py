@@ -54,10 +54,11 @@ def image_files(
     need_pillow()
     if size is None:
         return Files(folder, names, rows, decode_image)
-    width, height = (size, size) if isinstance(size, int) else size
-    return Files(
-        folder, names, rows, ResizedImage(check_count(width, "size (width)"), check_count(height, "size (height)"))
-    )
+    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    if len(pair) != 2:
+        raise InputError(f"size is {size!r}; pass the width and the height, or one number for both.")
+    resized = ResizedImage(check_count(pair[0], "size (width)"), check_count(pair[1], "size (height)"))
+    return Files(folder, names, rows, resized)
 
 
 def images_in(folder: str | Path, *, size: int | tuple[int, int] | None = None) -> Files:
@@ -82,7 +83,7 @@ def images_in(folder: str | Path, *, size: int | tuple[int, int] | None = None) 
 
 
 def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> None:
-    """Raise if an image file has no readable header, or another size than the others.
+    """Raise if an image file is missing, has no readable header, more than 8 bits a channel, or another size.
 
     Parameters
     ----------
@@ -94,7 +95,8 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
 
     Notes
     -----
-    Only the headers are read, of every file: a file cut off in its middle is found when its turn comes.
+    Only the headers are read, of every file: a file cut off in its middle is found when its turn comes. Images of 16 or
+    32 bits are refused, because pillow would cut their values off at 255, which makes most of them white.
 
     Examples
     --------
@@ -120,10 +122,15 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
         path = inputs.folder / name
         try:
             with Image.open(path) as image:
-                found = image.size
+                found, deep = image.size, image.mode in ("I", "F") or image.mode.startswith("I;16")
         except Exception:  # a damaged file makes decoders raise nearly anything
             broken.append((path, row))
             continue
+        if deep:
+            raise InputError(
+                f"image {str(path)!r} (row {row}) has more than 8 bits a channel, which would be cut off; scale such "
+                "images to 8 bits first."
+            )
         size = size or found
         if found != size and inputs.decode is decode_image:
             wanted = "what the network was trained on" if expected else "the first one's"
@@ -134,8 +141,10 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
             )
     if broken:
         path, row = broken[0]
-        more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
-        raise InputError(f"file {str(path)!r} (row {row}) is no image that can be read{more}; get them again.")
+        wrong = "no image that can be read" if path.exists() else "missing"
+        more = f", and {len(broken) - 1} more cannot be read" if len(broken) > 1 else ""
+        remedy = "replace them, or leave them out" if more else "replace it, or leave it out"
+        raise InputError(f"file {str(path)!r} (row {row}) is {wrong}{more}; {remedy}.")
 
 
 def resized_to(inputs: Inputs) -> tuple[int, int] | None:

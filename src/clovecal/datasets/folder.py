@@ -93,7 +93,7 @@ def image_folder(
     for row, name in zip(columns.rows.tolist(), inputs.names.tolist(), strict=True):
         if not (place / name).is_file():
             raise InputError(
-                f"file {str(place / name)!r} (row {row} of {str(table)!r}) is missing; add it or the row's."
+                f"file {str(place / name)!r} (row {row} of {str(table)!r}) is missing; add it, or drop the row."
             )
     return _dataset(columns, inputs, label, domain, split, test_domains, validation, task, seed)
 
@@ -194,7 +194,11 @@ def _dataset(
     elif overlapping:
         raise InputError("domain has several columns, of domains that overlap; name the column of splits with split.")
     else:
-        parts = hold_out(domains, test=test_domains, validation=validation, seed=seed)
+        # A table's domains are texts here, also those that are numbers in a list of domains to test on.
+        test = [test_domains] if isinstance(test_domains, str) else [str(name) for name in test_domains]
+        parts = hold_out(domains, test=test, validation=validation, seed=seed)
+        if not (parts == "train").any():
+            raise InputError("test_domains names every domain; leave at least one to train on.")
     classes, y = ((), columns.finite(label)) if task == "regression" else _classes(columns, label)
     kind = task if task == "regression" else "binary" if len(classes) == 2 else "multiclass"
     return LazyDataset(columns.path.stem, kind, classes, inputs, y, domains, parts, {"row": columns.rows}, overlapping)

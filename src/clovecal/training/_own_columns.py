@@ -106,6 +106,8 @@ def _guess_input(available: Sequence[str], kind: str, table: str) -> str:
     found = next((by_lower[name] for name in _INPUTS[kind] if name in by_lower), None)
     if found is None:
         what = "the images' files" if kind == "image" else "the texts"
+        if len(available) == 1 and ";" in available[0]:
+            raise InputError(f"table {table!r} is separated by semicolons; save it with commas.")
         raise InputError(
             f"no column of {table!r} looks like {what}; name it with --input (it has "
             f"{', '.join(map(repr, available))})."
