@@ -64,7 +64,7 @@ def _figures(records: Path) -> str:
 def _table(folder: Path) -> str:
     if folder.name in OF_THE_PAPER:
         return OF_THE_PAPER[folder.name](folder)
-    (script,) = folder.glob("*.py")
+    (script,) = (path for path in folder.glob("*.py") if not path.name.startswith("_"))
     run = subprocess.run([sys.executable, str(script), "--table"], check=True, capture_output=True, text=True)
     return run.stdout
 

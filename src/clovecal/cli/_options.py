@@ -124,6 +124,18 @@ def progress(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def drawing() -> Iterator[None]:
+    """Show that figures are drawn, and say how to get what draws them where it is missing."""
+    try:
+        with progress("Drawing"):
+            yield
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"figures need the package {error.name}; install it with pip install 'clovecal[plots]'."
+        ) from None
+
+
+@contextmanager
 def counting_bar(what: str, total: float) -> Iterator[Callable[[float], None]]:
     """Yield a function of how much more is done, which draws a bar on a terminal."""
     with progress_bar(what) as update:
@@ -145,6 +157,7 @@ def print_json(content: dict[str, Any]) -> None:
 __all__ = [
     "check_writable",
     "counting_bar",
+    "drawing",
     "json_option",
     "load",
     "naming",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from clovecal._validation import InputError
-from clovecal.cli._options import counting_bar, progress
+from clovecal.cli._options import counting_bar, drawing
 
 _SETTINGS = ("digit25", "digit05", "color05")
 _METHODS = ("erm", "irm", "clove", "clove-adagrad", "clove-unbiased", "clove-full")
@@ -107,13 +107,9 @@ def _show(output: Path, results: Path) -> None:
     found = records.read(results)
     if not found:
         raise InputError(f"folder {str(output)!r} has no records; run without --figures-only first.")
-    try:
+    with drawing():
         from clovecal.reproduce._colored_figures import figures
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"figures need the package {error.name}; install it with pip install 'clovecal[plots]'."
-        ) from None
-    with progress("Drawing"):
+
         for name, figure in figures(found).items():
             with replacing(output / f"{name}.png") as temporary:
                 figure.savefig(temporary, dpi=110)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from clovecal._validation import InputError
-from clovecal.cli._options import counting_bar, progress
+from clovecal.cli._options import counting_bar, drawing
 
 
 @click.command("gaussian")
@@ -55,12 +55,7 @@ def command(output: Path, tiny: bool, force: bool) -> None:
         ) from None
     found = gaussian.recorded(config, results)
     picture = output / "gaussian.png"
-    try:
-        with progress("Drawing"), replacing(picture) as temporary:
-            gaussian.figure(found).savefig(temporary, dpi=100)
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"figures need the package {error.name}; install it with pip install 'clovecal[plots]'."
-        ) from None
+    with drawing(), replacing(picture) as temporary:
+        gaussian.figure(found).savefig(temporary, dpi=100)
     click.echo(gaussian.table(found))
     click.echo(f"\nRecords: {results}\nFigure: {picture}")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from clovecal._validation import InputError
-from clovecal.cli._options import check_writable, progress
+from clovecal.cli._options import check_writable, drawing, progress
 
 
 @click.command("two-bit")
@@ -39,12 +38,7 @@ def command(output: Path, force: bool) -> None:
     with progress("Computing"), replacing(results) as temporary:
         two_bit.run(two_bit.Config(), temporary)
     found = records.read(results)
-    try:
-        with progress("Drawing"), replacing(picture) as temporary:
-            two_bit.figure(found).savefig(temporary, dpi=110)
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"figures need the package {error.name}; install it with pip install 'clovecal[plots]'."
-        ) from None
+    with drawing(), replacing(picture) as temporary:
+        two_bit.figure(found).savefig(temporary, dpi=110)
     click.echo(two_bit.summary(found))
     click.echo(f"\nRecords: {results}\nFigure: {picture}")

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from clovecal._validation import InputError
-from clovecal.cli._options import progress
+from clovecal.cli._options import drawing, progress
 
 if TYPE_CHECKING:
     from clovecal.reproduce.wilds import Plan
@@ -167,15 +167,10 @@ def _show(output: Path) -> None:
     with replacing(output / "tables.md") as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
     click.echo(text)
-    try:
+    with drawing(), replacing(output / "wilds.png") as temporary:
         from clovecal.reproduce._wilds_figure import figure
 
-        with progress("Drawing"), replacing(output / "wilds.png") as temporary:
-            figure(found).savefig(temporary, dpi=110)
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"figures need the package {error.name}; install it with pip install 'clovecal[plots]'."
-        ) from None
+        figure(found).savefig(temporary, dpi=110)
     click.echo(f"\nRecords: {results_of(output)}\nFigure: {output / 'wilds.png'}")
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import re
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from clovecal import InputError
 from clovecal.datasets.wilds import miniatures
 
 FOLDERS = {
@@ -26,21 +24,6 @@ TABLES = {
     "poverty": "dhs_metadata.csv",
     "amazon": "reviews.csv",
 }
-
-
-@pytest.fixture
-def refusal():
-    """Return a function that makes a call which must be refused, and returns the one sentence it is refused with."""
-
-    def of(call, *arguments, **options):
-        with pytest.raises(InputError) as caught:
-            call(*arguments, **options)
-        message = str(caught.value)
-        assert "\n" not in message
-        assert not re.search(r"[a-z)]\. [A-Z]", message)
-        return message
-
-    return of
 
 
 @pytest.fixture
