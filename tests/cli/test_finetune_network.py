@@ -479,3 +479,13 @@ def test_networks_of_other_seeds_are_judged_on_the_same_rows(run, here):
     assert first["row"].equals(second["row"])
     assert not first["p"].equals(second["p"])
     assert run("select", "seed0/val.parquet", "seed1/val.parquet")[0] == 0
+
+
+def test_an_objective_that_compares_domains_wants_two_of_them(run, here):
+    rows = pl.read_csv(here / "photos.csv").with_columns(farm=pl.lit("north"))
+    rows.write_csv(here / "photos.csv")
+    code, _, err = run(*finetune("--objective", "clove", "--epochs", 1))
+    assert code == 2
+    assert err.endswith("domains has only 'north'; this needs at least two domains to compare.\n")
+    assert not (here / "out").exists()
+    assert run(*finetune("--objective", "erm", "--epochs", 1))[0] == 0

@@ -115,6 +115,8 @@ def export(
     place, where, tell = place or Place(), NetworkFolder(folder), on_progress or _silently
     as_device(place.device)
     _check_splits(data)
+    if recipe.algorithm != "erm":  # which alone does not compare domains
+        data.part("train").as_domains().require_two()
     wanted = Description.of(data, recipe, seed)
     where.check(wanted, overwrite=overwrite, how=how)
     if where.trained and not overwrite:
