@@ -42,13 +42,13 @@ from torch.utils.data import DataLoader, Dataset
 from _timing import Result, append_record, environment
 from clovecal.datasets import LazyDataset
 from clovecal.datasets._lazy import Files, Inputs, decode_image, decode_npz
-from clovecal.reproduce._wilds_settings import SETTINGS
-from clovecal.training._recipe import make_objective, make_optimizer
-from clovecal.training.backbones import as_tensors, build
+from clovecal.reproduce.wilds.settings import SETTINGS
 from clovecal.training.data import TrainingData
-from clovecal.training.fit import fit
-from clovecal.training.predicting import predict
-from clovecal.training.recipes import Place, Recipe, train
+from clovecal.training.loop.fitting import fit
+from clovecal.training.loop.predicting import predict
+from clovecal.training.network.backbones import as_tensors, build
+from clovecal.training.network.recipe import make_objective, make_optimizer
+from clovecal.training.network.training import Place, Recipe, train
 
 ENOUGH = "≥ 0.95"
 SEEDS = 4

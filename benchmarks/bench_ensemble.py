@@ -22,11 +22,11 @@ import torch
 
 from _timing import append_record, environment
 from clovecal.training.data import TrainingData
-from clovecal.training.ensemble import Member, TrainedEnsemble, train_ensemble
-from clovecal.training.fit import fit
+from clovecal.training.ensemble.training import Member, TrainedEnsemble, train_ensemble
+from clovecal.training.loop.fitting import fit
+from clovecal.training.loop.predicting import default_device, predict_logits
 from clovecal.training.mlp import MLP
 from clovecal.training.objectives import CLOvE
-from clovecal.training.predicting import default_device, predict_logits
 
 FEATURES = 392
 

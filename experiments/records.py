@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from clovecal.reproduce.records import append, key, missing, read
+from clovecal.records import append, key, missing, read
 
 __all__ = ["append", "data_file", "markdown", "missing", "number", "read", "seed_of"]
 

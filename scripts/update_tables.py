@@ -12,8 +12,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from clovecal.reproduce import _colored_tables, _wilds_tables, gaussian, two_bit
-from clovecal.reproduce.records import read
+from clovecal.records import read
+from clovecal.reproduce.colored_mnist import tables as _colored_tables
+from clovecal.reproduce.gaussian import study as gaussian
+from clovecal.reproduce.two_bit import study as two_bit
+from clovecal.reproduce.wilds import tables as _wilds_tables
 
 OF_THE_PAPER: dict[str, Callable[[Path], str]] = {
     "two-bit": lambda folder: two_bit.table(read(folder / "results.jsonl")),

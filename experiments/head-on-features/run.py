@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clovecal import NaiveIsotonic, RobustIsotonic, accuracy, brier, ece
-from clovecal.training.head import CloveClassifier
+from clovecal.training.head.classifier import CloveClassifier
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from records import append, data_file, markdown, missing, number, read

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clovecal._validation import InputError
     from clovecal.auditing import Audit, audit
     from clovecal.calibrators import (
         AutoCalibrator,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         load_calibrator,
     )
     from clovecal.domains import DomainResult, Domains, per_domain
+    from clovecal.errors import InputError
     from clovecal.metrics import (
         BrierDecomposition,
         InvarianceTest,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "InputError": "clovecal._validation",
+    "InputError": "clovecal.errors",
     "Audit": "clovecal.auditing",
     "audit": "clovecal.auditing",
     "AutoCalibrator": "clovecal.calibrators",

@@ -9,20 +9,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clovecal._validation import InputError
+from clovecal.errors import InputError, OutputExists
 
 
-def check_writable(path: str | Path, *, overwrite: bool, how: str = "pass overwrite=True") -> Path:
+def check_writable(path: str | Path, *, overwrite: bool) -> Path:
     """Return the path, or raise if something is there already or its folder is missing."""
     path = Path(path)
     if path.is_dir():
-        raise InputError(f"path {str(path)!r} is a folder; name a file.")
+        raise InputError(f"path {str(path)!r}", "is a folder", "name a file")
     if path.exists() and not overwrite:
-        raise InputError(f"path {str(path)!r} exists; {how} to replace it, or choose another name.")
+        raise OutputExists(f"path {str(path)!r}", "exists", "pass overwrite=True to replace it, or choose another name")
     if not path.parent.is_dir():
-        raise InputError(f"path {str(path)!r} is in a folder that does not exist; create {str(path.parent)!r} first.")
+        raise InputError(
+            f"path {str(path)!r}", "is in a folder that does not exist", f"create {str(path.parent)!r} first"
+        )
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"path {str(path)!r} is in a folder that you may not write to; choose another folder.")
+        raise InputError(f"path {str(path)!r}", "is in a folder that you may not write to", "choose another folder")
     return path
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import (
+from clovecal._checks import (
     FloatArray,
-    InputError,
     IntArray,
     as_floats,
     as_numpy,
@@ -28,6 +27,7 @@ from clovecal._validation import (
     check_weights,
 )
 from clovecal.domains import DomainResult, Domains, Name, per_domain
+from clovecal.errors import InputError
 from clovecal.metrics import (
     BrierDecomposition,
     InvarianceTest,
@@ -214,7 +214,7 @@ def audit(
     task = _guess_task(y, p) if task is None else task
     check_choice(task, "task", TASKS)
     if not isinstance(tolerance, Real) or not 0 <= tolerance < math.inf:
-        raise InputError(f"tolerance is {tolerance}; pass 0 or a positive calibration error.")
+        raise InputError("tolerance", f"is {tolerance}", "pass 0 or a positive calibration error")
     table = _regression_table(y, p, sample_weight) if task == "regression" else _class_table(y, p, sample_weight)
     generator, ci = check_rng(rng), check_fraction(ci, "ci")
     shared: dict[str, Any] = {

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clovecal._validation import InputError
 from clovecal.auditing import Audit
 from clovecal.domains import DomainResult, Name
+from clovecal.errors import InputError
 from clovecal.selection import Selection
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
         Which domains to show, at most six; None: those with the largest calibration error.
     """
     if audit.curve is None:
-        raise InputError("audit is of a regression, which has no reliability curve; pass a classifier's audit.")
+        raise InputError("audit", "is of a regression, which has no reliability curve", "pass a classifier's audit")
     if domains is None:
         worst_first = sorted(audit.rows, key=lambda name: -audit.calibration.by_domain[name])
         domains = [name for name in worst_first if audit.rows[name] >= 100][: len(COLOURS) - 2] or worst_first[:1]
     if len(domains) > len(COLOURS):
-        raise InputError(f"domains has {len(domains)} names; a readable diagram shows at most {len(COLOURS)}.")
+        raise InputError("domains", f"has {len(domains)} names", f"a readable diagram shows at most {len(COLOURS)}")
     unknown = next((name for name in domains if name not in audit.curve_by_domain), None)
     if unknown is not None:
-        raise InputError(f"domains has {unknown!r}, which the audit does not; choose from {list(audit.rows)}.")
+        raise InputError("domains", f"has {unknown!r}, which the audit does not", f"choose from {list(audit.rows)}")
     ax.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="perfectly calibrated")
     top = 0.0
     for name, colour, marker in zip(domains, COLOURS, MARKERS, strict=False):
@@ -99,7 +99,7 @@ def error_by_domain(
         Domains shown; with more, the worst of them.
     """
     if not result.intervals:
-        raise InputError("result has no intervals; call per_domain with ci=0.95.")
+        raise InputError("result", "has no intervals", "call per_domain with ci=0.95")
     sign = 1 if result.higher_is_better else -1
     names = sorted(result.by_domain, key=lambda name: sign * result.by_domain[name])[:most][::-1]
     height = np.arange(len(names))
@@ -178,7 +178,7 @@ def criterion_against_accuracy(
     kind_of = {one.name: "models" if kinds is None else kinds.get(one.name, "other") for one in selection.table}
     if len(set(kind_of.values())) > len(COLOURS):
         raise InputError(
-            f"kinds has more than {len(COLOURS)} different kinds; a readable figure shows at most that many."
+            "kinds", f"has more than {len(COLOURS)} different kinds", "a readable figure shows at most that many"
         )
     for kind, colour, marker in zip(dict.fromkeys(kind_of.values()), COLOURS, MARKERS, strict=False):
         members = [one for one in selection.table if kind_of[one.name] == kind]
@@ -200,5 +200,5 @@ def criterion_against_accuracy(
 
 def _known(ood_accuracy: Mapping[str, float], name: str) -> float:
     if name not in ood_accuracy:
-        raise InputError(f"ood_accuracy lacks the model {name!r}; pass every model's accuracy.")
+        raise InputError("ood_accuracy", f"lacks the model {name!r}", "pass every model's accuracy")
     return ood_accuracy[name]

@@ -11,18 +11,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from clovecal._validation import (
-    FloatArray,
-    InputError,
-    IntArray,
-    Predictions,
-    check_choice,
-    check_count,
-    check_predictions,
-    check_rng,
-)
+from clovecal._checks import FloatArray, IntArray, Predictions, check_choice, check_count, check_predictions, check_rng
 from clovecal.calibrators import NaiveIsotonic
 from clovecal.domains import Domains, Name, per_domain
+from clovecal.errors import InputError
 from clovecal.metrics import accuracy, ece, irm_penalty, mmce
 
 Criterion: TypeAlias = str | Callable[..., float]
@@ -201,19 +193,19 @@ def select(
     'invariant'
     """
     if not candidates:
-        raise InputError("candidates is empty; pass at least one model's predictions.")
+        raise InputError("candidates", "is empty", "pass at least one model's predictions")
     name_of_criterion = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "criterion")
     if isinstance(criterion, str):
         check_choice(criterion, "criterion", tuple(CRITERIA))
     check_choice(recalibrate, "recalibrate", ("isotonic", None))
     parts = check_count(folds, "folds", at_least=2)
     if min_accuracy is not None and (not isinstance(min_accuracy, Real) or not 0 <= min_accuracy <= 1):
-        raise InputError(f"min_accuracy is {min_accuracy}; pass a number from 0 to 1 (0.7 for 70%), or None.")
+        raise InputError("min_accuracy", f"is {min_accuracy}", "pass a number from 0 to 1 (0.7 for 70%), or None")
     checked = {name: _check_candidate(name, y, p, sample_weight) for name, p in candidates.items()}
     members = Domains.of(domains, len(next(iter(checked.values())).y)).require_two()
     if parts > members.n_rows:
-        raise InputError(f"folds is {parts} but there are {members.n_rows} rows; pass at most as many folds.")
-    part_of_row = _deal(members, parts, check_rng(rng))
+        raise InputError("folds", f"is {parts} but there are {members.n_rows} rows", "pass at most as many folds")
+    part_of_row = members.deal(parts, check_rng(rng))
     judged = [
         _judge(name, predictions, members, criterion, part_of_row if recalibrate else None, parts)
         for name, predictions in checked.items()
@@ -230,16 +222,7 @@ def _check_candidate(name: str, y: Any, p: Any, sample_weight: Any) -> Predictio
     try:
         return check_predictions(y, p, sample_weight)
     except InputError as error:
-        raise InputError(f"candidate {name!r}: {error}") from None
-
-
-def _deal(domains: Domains, parts: int, rng: np.random.Generator) -> IntArray:
-    """Return the part of each row, dealt in turn within its first domain (rows in none: among themselves)."""
-    order = rng.permutation(domains.n_rows)
-    by_domain = order[np.argsort(domains.first_of_each_row[order], kind="stable")]
-    part = np.empty(domains.n_rows, dtype=np.intp)
-    part[by_domain] = np.arange(domains.n_rows) % parts
-    return part
+        raise error.about(f"candidate {name!r}") if error.argument == "p" else error from None
 
 
 def _judge(
@@ -257,8 +240,9 @@ def _judge(
     undefined = next((domain for domain, value in by_domain.items() if not np.isfinite(value)), None)
     if undefined is not None:
         raise InputError(
-            f"criterion is {by_domain[undefined]} for model {name!r} in domain {undefined!r}; leave that domain out "
-            "or choose another criterion."
+            "criterion",
+            f"is {by_domain[undefined]} for model {name!r} in domain {undefined!r}",
+            "leave that domain out or choose another criterion",
         )
     total = max(values) if criterion == "worst-ece" else sum(values)
     return RankedCandidate(name, total, accuracy(y, p, sample_weight=weight), by_domain, None)

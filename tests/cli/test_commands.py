@@ -355,7 +355,7 @@ def test_built_in_data_needs_no_fetching(run):
 
 def test_the_demo_does_the_whole_job(run, monkeypatch, tmp_path):
     pytest.importorskip("altair")
-    import clovecal.cli._demo as demo
+    import clovecal.cli.demo as demo
     import clovecal.datasets
 
     rng = np.random.default_rng(0)

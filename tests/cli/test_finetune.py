@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clovecal.training._head_file import load_head
-from clovecal.training._head_predictions import _class_numbers
-from clovecal.training.head import CloveClassifier
+from clovecal.training.head.classifier import CloveClassifier
+from clovecal.training.head.files import load_head
+from clovecal.training.head.predictions import _class_numbers
 
 QUICK = ("--hidden", "8,8,8", "--max-steps", "30", "--device", "cpu")
 

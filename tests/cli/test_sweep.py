@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from clovecal.reproduce import records
+from clovecal import records
 
 CONFIG = """
 [data]
@@ -191,7 +191,7 @@ def test_a_sweep_that_was_killed_goes_on_without_repeating_what_was_finished(run
 
 
 def test_an_interrupted_sweep_says_what_is_kept(run, config, tmp_path, monkeypatch):
-    from clovecal.training import sweep
+    from clovecal.training.sweep import running as sweep
 
     def interrupted(members, data, **options):
         yield next(iter(train_members(members, data, **options)))

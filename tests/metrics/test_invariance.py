@@ -4,8 +4,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from clovecal._validation import InputError
 from clovecal.domains import Domains
+from clovecal.errors import InputError
 from clovecal.metrics._invariance import (
     InvarianceTest,
     _departures,

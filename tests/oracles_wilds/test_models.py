@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from clovecal import InputError
+from clovecal import InputError, records
 from clovecal.datasets._lazy import Texts
-from clovecal.reproduce import records, wilds
-from clovecal.reproduce._wilds_stages import load_outputs
-from clovecal.training.backbones import BACKBONES, as_tensors, build
-from clovecal.training.recipes import Place
+from clovecal.reproduce.wilds import study as wilds
+from clovecal.reproduce.wilds.stages import load_outputs
+from clovecal.training.network.backbones import BACKBONES, as_tensors, build
+from clovecal.training.network.training import Place
 
 VISION = ["densenet121", "densenet169", "densenet201", "resnet18", "resnet34", "resnet50"]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "go", "away", "well", "done", "thank", "you"]

@@ -13,10 +13,10 @@ from PIL import Image
 
 from clovecal import InputError
 from clovecal.datasets.folder import image_folder, text_table
-from clovecal.training._network_predictions import predictions, read_new
-from clovecal.training._starting_recipe import starting_recipe
-from clovecal.training.exporting import export, load_network
-from clovecal.training.recipes import Place
+from clovecal.training.network.exporting import export, load_network
+from clovecal.training.network.predictions import predictions, read_new
+from clovecal.training.network.starting import starting_recipe
+from clovecal.training.network.training import Place
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import clovecal as cc
 import clovecal.tables._files as files
-from clovecal._statistics import equal_width_bins
+from clovecal.domains.sums import equal_width_bins
 from clovecal.tables import read_predictions
 from clovecal.tables._reduce import CELLS, CellCounts, distinct_atoms, score_cells, within_cells
 

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from clovecal import Domains
-from clovecal._validation import InputError
-from clovecal.training._batches import BatchStream
+from clovecal.errors import InputError
 from clovecal.training.data import TrainingData, epoch_batches, strata_of
+from clovecal.training.loop.batches import BatchStream
 
 INPUTS = np.arange(12.0).reshape(6, 2)
 LABELS = np.array([0, 1, 1, 0, 1, 0])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import clovecal as cc
-from clovecal._validation import InputError
+from clovecal.errors import InputError
 from clovecal.training import losses
 from clovecal.training.losses import MmceOptions
 

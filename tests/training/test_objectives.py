@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clovecal._validation import InputError
+from clovecal.errors import InputError
 from clovecal.training import losses
-from clovecal.training._domains import membership
+from clovecal.training.loop.gathering import membership
 from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
 
 Batch = dict[str, Tensor]

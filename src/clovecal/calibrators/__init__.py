@@ -3,6 +3,7 @@
 from clovecal.calibrators._auto import AutoCalibrator, Candidate
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._meta import CalibratedByDomain
+from clovecal.calibrators._monotone import ScoredRows
 from clovecal.calibrators._persistence import load_calibrator
 from clovecal.calibrators._robust import Certificate, RobustIsotonic
 
@@ -13,5 +14,6 @@ __all__ = [
     "Certificate",
     "NaiveIsotonic",
     "RobustIsotonic",
+    "ScoredRows",
     "load_calibrator",
 ]

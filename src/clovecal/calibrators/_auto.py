@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clovecal._validation import FloatArray, InputError, IntArray, check_choice, check_count
+from clovecal._checks import FloatArray, check_choice, check_count
 from clovecal.calibrators._isotonic import pooled_maps
 from clovecal.calibrators._minimax import MonotoneSteps
-from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator, apply_steps, normalise_rows
-from clovecal.calibrators._robust import check_shrinkage, merge_small, require_weight, solve_domains
+from clovecal.calibrators._monotone import MonotoneCalibrator, ScoredRows, apply_steps, normalise_rows
+from clovecal.calibrators._robust import check_shrinkage, solve_domains
 from clovecal.domains import Domains, Name
+from clovecal.errors import InputError
 
 CHOICES = ("average", "mean", "worst")
 _TOLERANCE = 1e-6  # of the certified gap: far below what tells candidates apart
@@ -107,10 +108,12 @@ class AutoCalibrator(MonotoneCalibrator):
         self.max_folds = max_folds
         self.interpolation = interpolation
 
-    def _fit(self, rows: CalibrationRows) -> None:
+    def _fit(self, rows: ScoredRows) -> None:
         if rows.domains is None:
-            raise InputError("domains is None; choosing a calibrator needs one label per row or a membership matrix.")
-        domains = require_weight(rows.domains.require_two(), rows.weight)
+            raise InputError(
+                "domains", "is None", "choosing a calibrator needs one label per row or a membership matrix"
+            )
+        domains = rows.domains.require_two().require_weight(rows.weight)
         candidates = self._candidates(rows)
         losses = np.array(_held_out_losses(self, rows, domains, candidates))
         weights = _weights(losses, self.choose, prior=np.array([candidate.prior for candidate in candidates]))
@@ -139,11 +142,11 @@ class AutoCalibrator(MonotoneCalibrator):
         check_count(self.max_folds, "max_folds", at_least=2)
         check_count(self.min_domain_size, "min_domain_size")
         if np.ndim(self.shrinkage) != 1:
-            raise InputError(f"shrinkage is {self.shrinkage!r}; pass a list of numbers from 0 to 1.")
+            raise InputError("shrinkage", f"is {self.shrinkage!r}", "pass a list of numbers from 0 to 1")
         for share in self.shrinkage:
             check_shrinkage(share)
 
-    def _candidates(self, rows: CalibrationRows) -> list[_Recipe]:
+    def _candidates(self, rows: ScoredRows) -> list[_Recipe]:
         recipes = [_Recipe("naive"), _Recipe("robust risk", "risk", 0.0, self.min_domain_size)]
         for share in self.shrinkage:
             name = f"robust regret, shrinkage {share:g}" if share else "robust regret"
@@ -165,32 +168,27 @@ class _Recipe:
     ends: FloatArray | None = None  # of the identity
     interpolation: str = "linear"  # of the identity
 
-    def maps(self, rows: CalibrationRows, domains: Domains) -> tuple[MonotoneSteps, ...]:
+    def maps(self, rows: ScoredRows, domains: Domains) -> tuple[MonotoneSteps, ...]:
         if self.ends is not None:
             return tuple(_identity(column, self.ends, self.interpolation) for column in rows.scores.T)
         if self.objective is None:
             return pooled_maps(rows)
-        merged = merge_small(domains, rows.weight, self.min_domain_size)
+        merged = domains.merge_small(self.min_domain_size, rows.weight)
         return solve_domains(rows, merged, self.objective, shrinkage=self.shrinkage, tol=_TOLERANCE).steps
 
 
 def _held_out_losses(
-    auto: AutoCalibrator, rows: CalibrationRows, domains: Domains, candidates: Sequence[_Recipe]
+    auto: AutoCalibrator, rows: ScoredRows, domains: Domains, candidates: Sequence[_Recipe]
 ) -> list[FloatArray]:
     """Return each candidate's mean squared error in each domain, by fits that had none of the domain's rows."""
     members = dict(domains.split())
     losses = np.full((len(candidates), len(domains.names)), np.nan)
-    n_folds = min(auto.max_folds, len(domains.names))
-    for fold in range(n_folds):
-        left_out = range(fold, len(domains.names), n_folds)
-        outside = np.ones(domains.n_rows, dtype=bool) if rows.weight is None else rows.weight > 0
-        for number in left_out:
-            outside[members[domains.names[number]]] = False
-        kept = np.flatnonzero(outside)
-        sources = _restrict(domains, kept)
+    for left_out, outside in domains.each_left_out(auto.max_folds):
+        kept = outside if rows.weight is None else outside[rows.weight[outside] > 0]
+        sources = domains.restrict(kept)
         if not sources.names:
             raise InputError(
-                "domains overlap so much that leaving one out leaves no rows; pass fewer or disjoint domains."
+                "domains", "overlap so much that leaving one out leaves no rows", "pass fewer or disjoint domains"
             )
         training = rows.subset(kept)
         for number, candidate in enumerate(candidates):
@@ -202,7 +200,7 @@ def _held_out_losses(
 
 
 def _mean_squared_error(
-    maps: Sequence[MonotoneSteps], rows: CalibrationRows, frequencies: FloatArray | None, interpolation: str
+    maps: Sequence[MonotoneSteps], rows: ScoredRows, frequencies: FloatArray | None, interpolation: str
 ) -> float:
     columns = [apply_steps(steps, score, interpolation) for steps, score in zip(maps, rows.scores.T, strict=True)]
     predicted = np.column_stack(columns)
@@ -240,19 +238,19 @@ def _average(weights: Sequence[float], maps: Sequence[MonotoneSteps], interpolat
     return MonotoneSteps(knots, np.clip(average, parts.min(axis=0), parts.max(axis=0)))
 
 
-def _identity_applies(rows: CalibrationRows) -> bool:
+def _identity_applies(rows: ScoredRows) -> bool:
     return _are_probabilities(rows) or _has_real_targets(rows)
 
 
-def _are_probabilities(rows: CalibrationRows) -> bool:
+def _are_probabilities(rows: ScoredRows) -> bool:
     return bool(rows.scores.min() >= 0 and rows.scores.max() <= 1)
 
 
-def _has_real_targets(rows: CalibrationRows) -> bool:
+def _has_real_targets(rows: ScoredRows) -> bool:
     return rows.n_problems == 1 and not bool(np.all((rows.y == 0) | (rows.y == 1)))
 
 
-def _ends(rows: CalibrationRows) -> FloatArray:
+def _ends(rows: ScoredRows) -> FloatArray:
     """Return where the identity ends: with [0, 1], or as far as scores of a regression may reasonably go."""
     if not _has_real_targets(rows):
         return np.array([0.0, 1.0])
@@ -265,16 +263,3 @@ def _identity(score: FloatArray, ends: FloatArray, interpolation: str) -> Monoto
     """Return the map that changes nothing; in steps, the one that lowers a score to the next it has seen."""
     knots = ends if interpolation == "linear" else np.unique(score)
     return MonotoneSteps(knots, knots)
-
-
-def _restrict(domains: Domains, kept: IntArray) -> Domains:
-    """Return the domains of some rows, without those that have none left."""
-    if domains.rows is None:
-        codes, rows = domains.codes[kept], None
-    else:
-        position = np.full(domains.n_rows, -1, dtype=np.intp)
-        position[kept] = np.arange(len(kept))
-        inside = position[domains.rows] >= 0
-        codes, rows = domains.codes[inside], position[domains.rows[inside]]
-    used, codes = np.unique(codes, return_inverse=True)
-    return Domains(tuple(domains.names[number] for number in used), codes, rows, len(kept))

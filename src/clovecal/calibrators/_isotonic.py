@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from clovecal._validation import FloatArray
+from clovecal._checks import FloatArray
 from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._minimax import MonotoneSteps, solve
-from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator, within_range
+from clovecal.calibrators._monotone import MonotoneCalibrator, ScoredRows, within_range
 
 
 class NaiveIsotonic(MonotoneCalibrator):
@@ -38,11 +38,11 @@ class NaiveIsotonic(MonotoneCalibrator):
     def __init__(self, *, interpolation: str = "linear") -> None:
         self.interpolation = interpolation
 
-    def _fit(self, rows: CalibrationRows) -> None:
+    def _fit(self, rows: ScoredRows) -> None:
         self.maps_ = pooled_maps(rows)
 
 
-def pooled_maps(rows: CalibrationRows) -> tuple[MonotoneSteps, ...]:
+def pooled_maps(rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
     """Fit each problem's isotonic regression, all rows counting as one domain."""
     one_domain = np.zeros(len(rows.y), dtype=np.intp)
     maps = []

@@ -15,9 +15,10 @@ from sklearn.utils import Tags, _safe_indexing, column_or_1d, get_tags, indexabl
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from clovecal._validation import AnyArray, FloatArray, InputError, IntArray, as_numpy, check_real, check_weights
+from clovecal._checks import AnyArray, FloatArray, IntArray, as_numpy, check_real, check_weights
 from clovecal.calibrators._auto import AutoCalibrator
 from clovecal.domains import Domains
+from clovecal.errors import InputError
 
 
 def _estimates_probabilities(self: CalibratedByDomain) -> bool:
@@ -96,7 +97,7 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         weight = check_weights(sample_weight, len(labels))
         if is_classifier(self.estimator):
             if not hasattr(self.estimator, "predict_proba"):
-                raise InputError("estimator has no predict_proba; pass a classifier that estimates probabilities.")
+                raise InputError("estimator", "has no predict_proba", "pass a classifier that estimates probabilities")
             target: AnyArray = self._class_numbers(labels, weight)
         else:
             target = check_real(labels, "y")
@@ -136,7 +137,7 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         found, numbers = np.unique(labels, return_inverse=True)
         counted = found if weight is None else np.unique(labels[weight > 0])
         if len(counted) < 2:
-            raise InputError(f"y has one class only, {counted[0]}; pass rows of at least two classes.")
+            raise InputError("y", f"has one class only, {counted[0]}", "pass rows of at least two classes")
         if self.cv != "prefit":
             self.classes_ = found
             return numbers
@@ -145,7 +146,9 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         self.classes_ = self.estimator.classes_
         unknown = found[~np.isin(found, self.classes_)]
         if len(unknown):
-            raise InputError(f"y has the class {unknown[0]}, which the fitted estimator does not know; drop its rows.")
+            raise InputError(
+                "y", f"has the class {unknown[0]}, which the fitted estimator does not know", "drop its rows"
+            )
         return np.searchsorted(self.classes_, labels)
 
     def _out_of_fold_scores(
@@ -162,20 +165,22 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             scores[test] = fold
             scored[test] = True
         if scores is None or not scored.all():
-            raise InputError(f"cv leaves {int((~scored).sum())} rows out of every test fold; use one that covers all.")
+            raise InputError(
+                "cv", f"leaves {int((~scored).sum())} rows out of every test fold", "use one that covers all"
+            )
         return scores
 
     def _folds(self, X: Any, target: AnyArray, members: Domains) -> Iterable[tuple[IntArray, IntArray]]:
-        stratum = members.first_of_each_row
+        stratum = members.primary_codes
         if not isinstance(self.cv, (str, Integral)) and (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)  # not all need them
                 return list(check_cv(self.cv).split(X, target, groups=stratum))
         if not isinstance(self.cv, Integral) or int(self.cv) < 2:
-            raise InputError(f"cv is {self.cv!r}; pass 2 or more folds, a scikit-learn splitter or 'prefit'.")
+            raise InputError("cv", f"is {self.cv!r}", "pass 2 or more folds, a scikit-learn splitter or 'prefit'")
         n_folds, n_rows = int(self.cv), len(target)
         if n_folds > n_rows:
-            raise InputError(f"cv is {n_folds} but n_samples={n_rows}; pass fewer folds or more rows.")
+            raise InputError("cv", f"is {n_folds} but n_samples={n_rows}", "pass fewer folds or more rows")
         if is_classifier(self.estimator):
             stratum = stratum * len(self.classes_) + target
         # Rows are shuffled, then dealt out stratum by stratum, so that even a rare stratum is spread.

@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags, metadata_routing
 from sklearn.utils.validation import check_is_fitted
 
-from clovecal._validation import (
+from clovecal._checks import (
     FloatArray,
-    InputError,
+    IntArray,
     check_choice,
     check_class_labels,
     check_real,
@@ -24,13 +24,14 @@ from clovecal._validation import (
 )
 from clovecal.calibrators._minimax import MonotoneSteps
 from clovecal.domains import Domains
+from clovecal.errors import InputError
 
 INTERPOLATIONS = ("linear", "step")
 _ROUNDING = 1e-13  # of the range of the targets
 
 
 @dataclass(frozen=True)
-class CalibrationRows:
+class ScoredRows:
     """Checked rows to calibrate on: one column of scores and targets per problem, and their domains.
 
     There is one problem for binary labels or real targets, one per class (that class against the rest) for several.
@@ -42,7 +43,7 @@ class CalibrationRows:
     domains: Domains | None
 
     @classmethod
-    def check(cls, scores: Any, y: Any, domains: Any, sample_weight: Any) -> CalibrationRows:
+    def of(cls, scores: Any, y: Any, domains: Any, sample_weight: Any) -> ScoredRows:
         """Check what a user passed to ``fit``."""
         columns = check_scores(scores)
         classes = columns.shape[1]
@@ -68,10 +69,10 @@ class CalibrationRows:
         counts = np.bincount(self.y.astype(np.intp), weights=self.weight, minlength=self.n_problems)
         return np.asarray(counts / counts.sum())
 
-    def subset(self, rows: Any) -> CalibrationRows:
-        """Return some of the rows, without their domains."""
-        weight = None if self.weight is None else self.weight[rows]
-        return CalibrationRows(self.scores[rows], self.y[rows], weight, None)
+    def subset(self, kept: IntArray, domains: Domains | None = None) -> ScoredRows:
+        """Return the rows at these positions with these domains, which are aligned with them; None: without any."""
+        weight = None if self.weight is None else self.weight[kept]
+        return ScoredRows(self.scores[kept], self.y[kept], weight, domains)
 
 
 class MonotoneCalibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -103,7 +104,10 @@ class MonotoneCalibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Frequencies of the rows.
         """
         self._check_parameters()
-        rows = CalibrationRows.check(scores, y, domains, sample_weight)
+        return self.fit_rows(ScoredRows.of(scores, y, domains, sample_weight))
+
+    def fit_rows(self, rows: ScoredRows) -> Self:
+        """Fit on rows that are checked already, as `fit` does."""
         self.n_features_in_ = rows.n_problems
         self.n_rows_ = len(rows.y)
         self.class_frequencies_ = rows.class_frequencies
@@ -114,7 +118,7 @@ class MonotoneCalibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Raise unless the parameters can be used."""
         check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
 
-    def _fit(self, rows: CalibrationRows) -> None:
+    def _fit(self, rows: ScoredRows) -> None:
         raise NotImplementedError
 
     def predict(self, scores: Any) -> FloatArray:
@@ -123,9 +127,14 @@ class MonotoneCalibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = check_scores(scores)
         if columns.shape[1] != self.n_features_in_:
             raise InputError(
-                f"scores has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}; "
-                "pass as many."
+                "scores",
+                f"has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}",
+                "pass as many",
             )
+        return self.calibrate(columns)
+
+    def calibrate(self, columns: FloatArray) -> FloatArray:
+        """Return `predict`'s values of scores that are checked already, (n, 1) or (n, C)."""
         values = [
             apply_steps(steps, column, self.interpolation) for steps, column in zip(self.maps_, columns.T, strict=True)
         ]

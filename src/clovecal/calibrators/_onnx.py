@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clovecal._validation import AnyArray, InputError
+from clovecal._checks import AnyArray
 from clovecal.calibrators._minimax import MonotoneSteps
+from clovecal.errors import InputError
 
 if TYPE_CHECKING:
     from clovecal.calibrators._monotone import MonotoneCalibrator
@@ -24,7 +25,7 @@ def to_onnx(calibrator: MonotoneCalibrator) -> Any:
     try:
         from onnx import TensorProto, checker, helper
     except ImportError:
-        raise InputError("to_onnx needs the package onnx; install it with pip install 'clovecal[onnx]'.") from None
+        raise InputError("to_onnx", "needs the package onnx", "install it with pip install 'clovecal[onnx]'") from None
 
     graph = _Graph(helper)
     columns = calibrator.n_features_in_

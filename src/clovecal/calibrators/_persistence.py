@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 import clovecal
+from clovecal._checks import FloatArray
 from clovecal._files import Defect, check_format, check_writable, replacing
-from clovecal._validation import FloatArray, InputError
 from clovecal.calibrators._auto import AutoCalibrator, Candidate
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._minimax import MonotoneSteps
 from clovecal.calibrators._monotone import MonotoneCalibrator
 from clovecal.calibrators._robust import Certificate, RobustIsotonic
 from clovecal.domains import Name
+from clovecal.errors import InputError
 
 FORMAT = "clovecal calibrator"
 VERSION = 1
@@ -33,7 +34,7 @@ _CLASSES: dict[str, type[MonotoneCalibrator]] = {
 def save(calibrator: MonotoneCalibrator, path: str | Path, *, overwrite: bool) -> None:
     """Write a fitted calibrator; the file appears whole or not at all."""
     if type(calibrator) not in _CLASSES.values():
-        raise InputError(f"the calibrator is a {type(calibrator).__name__}; save one of {', '.join(_CLASSES)}.")
+        raise InputError("the calibrator", f"is a {type(calibrator).__name__}", f"save one of {', '.join(_CLASSES)}")
     path = check_writable(path, overwrite=overwrite)
     text = json.dumps(_content(calibrator), indent=1, allow_nan=False) + "\n"
     with replacing(path) as temporary:
@@ -62,15 +63,15 @@ def load_calibrator(path: str | Path) -> MonotoneCalibrator:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"path {str(path)!r} does not exist; check the name.") from None
+        raise InputError(f"path {str(path)!r}", "does not exist", "check the name") from None
     except (ValueError, RecursionError, OSError) as error:
         raise InputError(
-            f"path {str(path)!r} is not readable as JSON ({error}); it may be truncated: save it again."
+            f"path {str(path)!r}", f"is not readable as JSON ({error})", "it may be truncated: save it again"
         ) from None
     try:
         return _restore(content)
     except Defect as defect:
-        raise InputError(f"path {str(path)!r} is not a usable calibrator: {defect}; save it again.") from None
+        raise InputError(f"path {str(path)!r}", f"is not a usable calibrator: {defect}", "save it again") from None
 
 
 def _content(calibrator: MonotoneCalibrator) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-import numpy as np
-
-from clovecal._validation import FloatArray, InputError, check_choice, check_count, check_positive
+from clovecal._checks import check_choice, check_count, check_positive
 from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._minimax import MinimaxFit, best_domain_risks, solve
-from clovecal.calibrators._monotone import CalibrationRows, MonotoneCalibrator, named_weights, within_range
+from clovecal.calibrators._monotone import MonotoneCalibrator, ScoredRows, named_weights, within_range
 from clovecal.domains import Domains, Name
+from clovecal.errors import InputError
 
 OBJECTIVES = ("risk", "regret")
 
@@ -112,10 +111,10 @@ class RobustIsotonic(MonotoneCalibrator):
         self.tol = tol
         self.interpolation = interpolation
 
-    def _fit(self, rows: CalibrationRows) -> None:
+    def _fit(self, rows: ScoredRows) -> None:
         if rows.domains is None:
-            raise InputError("domains is None; a robust fit needs one label per row or an n×k membership matrix.")
-        domains = merge_small(require_weight(rows.domains, rows.weight), rows.weight, self.min_domain_size)
+            raise InputError("domains", "is None", "a robust fit needs one label per row or an n×k membership matrix")
+        domains = rows.domains.require_weight(rows.weight).merge_small(self.min_domain_size, rows.weight)
         fit = solve_domains(rows, domains, self.objective, shrinkage=self.shrinkage, tol=self.tol)
         self.maps_ = fit.steps
         self.domain_rows_ = dict(domains.counts)
@@ -139,12 +138,10 @@ class RobustIsotonic(MonotoneCalibrator):
 def check_shrinkage(value: Any) -> None:
     """Raise unless the value is a share."""
     if not isinstance(value, Real) or not 0 <= float(value) <= 1:
-        raise InputError(f"shrinkage is {value!r}; pass a number from 0 (minimax) to 1 (pooled).")
+        raise InputError("shrinkage", f"is {value!r}", "pass a number from 0 (minimax) to 1 (pooled)")
 
 
-def solve_domains(
-    rows: CalibrationRows, domains: Domains, objective: str, *, shrinkage: float, tol: float
-) -> MinimaxFit:
+def solve_domains(rows: ScoredRows, domains: Domains, objective: str, *, shrinkage: float, tol: float) -> MinimaxFit:
     """Solve the minimax problem of these rows and domains."""
     problems = [
         Cells.from_rows(
@@ -162,38 +159,3 @@ def solve_domains(
     return replace(
         fit, steps=tuple(within_range(steps, rows.target(problem)) for problem, steps in enumerate(fit.steps))
     )
-
-
-def merge_small(domains: Domains, weight: FloatArray | None, min_size: int) -> Domains:
-    """Put the domains with fewer rows than ``min_size`` together as one; leave it out if it is still too small."""
-    of_pairs = None if weight is None else weight if domains.rows is None else weight[domains.rows]
-    sizes = np.bincount(domains.codes, weights=of_pairs, minlength=len(domains.names))
-    small = sizes < min_size
-    if not small.any():
-        return domains
-    kept = np.flatnonzero(~small)
-    position = np.full(len(domains.names), len(kept), dtype=np.intp)
-    position[kept] = np.arange(len(kept))
-    names = tuple(domains.names[number] for number in kept)
-    rows = np.arange(domains.n_rows) if domains.rows is None else domains.rows
-    # A row in two small domains is in their union once.
-    rows, codes = np.unique(np.column_stack((rows, position[domains.codes])), axis=0).T
-    together = codes == len(kept)
-    size = together.sum() if weight is None else weight[rows[together]].sum()
-    if size < min_size and names:
-        rows, codes = rows[~together], codes[~together]
-    else:
-        names = (*names, f"{int(small.sum())} domains of fewer than {min_size} rows")
-    return Domains(names, codes, rows, domains.n_rows)
-
-
-def require_weight(domains: Domains, weight: FloatArray | None) -> Domains:
-    """Return the domains, of which there must be one, and each must have a row that counts."""
-    if not domains.names:
-        raise InputError("domains has no domain; pass one label per row or an n×k membership matrix.")
-    if weight is not None:
-        of_pairs = weight if domains.rows is None else weight[domains.rows]
-        total = np.bincount(domains.codes, weights=of_pairs, minlength=len(domains.names))
-        if not total.all():
-            raise InputError(f"domain {domains.names[int(np.argmin(total))]!r} has no weight; leave its rows out.")
-    return domains

@@ -36,7 +36,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"clovecal.cli._{cmd_name}").command
+        command: click.Command = import_module(f"clovecal.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -64,10 +64,12 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except ValueError as error:
-        from clovecal import InputError  # here, for help needs no numpy
+        from clovecal.errors import InputError, OutputExists
 
         if not isinstance(error, InputError):
             raise
+        if isinstance(error, OutputExists):
+            error.remedy = "add --force to replace it, or choose another name"
         click.echo(f"clovecal: {error}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):

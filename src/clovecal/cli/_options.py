@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +13,12 @@ import click
 
 from clovecal._files import check_writable
 from clovecal._progress import progress_bar
-from clovecal._validation import InputError
+from clovecal.errors import InputError
 
 if TYPE_CHECKING:
     from clovecal.tables import PredictionTable
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_PARTS_OF_AN_ERROR = re.compile(r"(candidate '.*?': )?(\S*)(.*)", re.DOTALL)
-_ROW = re.compile(r"\brow (\d+)")
 
 
 def table_options(command: F) -> F:
@@ -103,12 +99,8 @@ def naming(table: PredictionTable) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        parts = _PARTS_OF_AN_ERROR.fullmatch(str(error))
-        assert parts is not None  # each part may be empty
-        candidate, argument, rest = parts.groups()
-        if table.reduced is None:
-            rest = _ROW.sub(lambda row: f"data row {int(row[1]) + 1}", rest)
-        raise InputError(f"{candidate or ''}{said.get(argument, argument)}{rest}") from None
+        place = {} if table.reduced is None else {"row": None}  # rows that stand together have no number in the file
+        raise error.about(said.get(error.argument, error.argument), row_name="data row", first_row=1, **place) from None
 
 
 @contextmanager
@@ -131,7 +123,7 @@ def drawing() -> Iterator[None]:
             yield
     except ModuleNotFoundError as error:
         raise InputError(
-            f"figures need the package {error.name}; install it with pip install 'clovecal[plots]'."
+            "figures", f"need the package {error.name}", "install it with pip install 'clovecal[plots]'"
         ) from None
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from clovecal._validation import InputError
 from clovecal.cli._options import counting_bar, drawing
+from clovecal.errors import InputError
 
 _SETTINGS = ("digit25", "digit05", "color05")
 _METHODS = ("erm", "irm", "clove", "clove-adagrad", "clove-unbiased", "clove-full")
@@ -76,7 +76,8 @@ def command(
         clovecal reproduce colored-mnist --tiny --members 2 --output tiny
         clovecal reproduce colored-mnist --setting digit25 --seeds 3 --device cuda --workers 8
     """
-    from clovecal.reproduce import colored_mnist, records
+    from clovecal import records
+    from clovecal.reproduce.colored_mnist import study as colored_mnist
 
     results = output / "results.jsonl"
     if not figures_only:
@@ -93,22 +94,22 @@ def command(
             sys.exit(130)
         except ModuleNotFoundError as error:
             raise InputError(
-                f"training needs the package {error.name}; install it with pip install 'clovecal[train]'."
+                "training", f"needs the package {error.name}", "install it with pip install 'clovecal[train]'"
             ) from None
     _show(output, results)
 
 
 def _show(output: Path, results: Path) -> None:
     """Draw and print what the records say."""
+    from clovecal import records
     from clovecal._files import replacing
-    from clovecal.reproduce import records
-    from clovecal.reproduce._colored_tables import tables
+    from clovecal.reproduce.colored_mnist.tables import tables
 
     found = records.read(results)
     if not found:
-        raise InputError(f"folder {str(output)!r} has no records; run without --figures-only first.")
+        raise InputError(f"folder {str(output)!r}", "has no records", "run without --figures-only first")
     with drawing():
-        from clovecal.reproduce._colored_figures import figures
+        from clovecal.reproduce.colored_mnist.figures import figures
 
         for name, figure in figures(found).items():
             with replacing(output / f"{name}.png") as temporary:

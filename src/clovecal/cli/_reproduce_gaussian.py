@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from clovecal._validation import InputError
 from clovecal.cli._options import counting_bar, drawing
+from clovecal.errors import InputError
 
 
 @click.command("gaussian")
@@ -33,8 +33,9 @@ def command(output: Path, tiny: bool, force: bool) -> None:
         clovecal reproduce gaussian --tiny --output tiny
         clovecal reproduce gaussian --output gaussian
     """
+    from clovecal import records
     from clovecal._files import replacing
-    from clovecal.reproduce import gaussian, records
+    from clovecal.reproduce.gaussian import study as gaussian
 
     config = gaussian.Config.tiny() if tiny else gaussian.Config()
     results = output / "results.jsonl"
@@ -51,7 +52,7 @@ def command(output: Path, tiny: bool, force: bool) -> None:
         sys.exit(130)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"training needs the package {error.name}; install it with pip install 'clovecal[train]'."
+            "training", f"needs the package {error.name}", "install it with pip install 'clovecal[train]'"
         ) from None
     found = gaussian.recorded(config, results)
     picture = output / "gaussian.png"

@@ -28,13 +28,12 @@ def command(output: Path, force: bool) -> None:
     Example:
         clovecal reproduce two-bit --output two-bit
     """
+    from clovecal import records
     from clovecal._files import replacing
-    from clovecal.reproduce import records, two_bit
+    from clovecal.reproduce.two_bit import study as two_bit
 
     output.mkdir(parents=True, exist_ok=True)
-    results, picture = (
-        check_writable(output / name, overwrite=force, how="pass --force") for name in ("results.jsonl", "two-bit.png")
-    )
+    results, picture = (check_writable(output / name, overwrite=force) for name in ("results.jsonl", "two-bit.png"))
     with progress("Computing"), replacing(results) as temporary:
         two_bit.run(two_bit.Config(), temporary)
     found = records.read(results)

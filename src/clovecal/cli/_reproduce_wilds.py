@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from clovecal._validation import InputError
 from clovecal.cli._options import drawing, progress
+from clovecal.errors import InputError
 
 if TYPE_CHECKING:
-    from clovecal.reproduce.wilds import Plan
+    from clovecal.reproduce.wilds.study import Plan
 
 
 @click.command("wilds")
@@ -99,14 +99,14 @@ def command(
         _show(output)
         return
     if dataset is None:
-        raise InputError("--dataset is missing; name camelyon17, civilcomments, fmow, poverty or amazon.")
+        raise InputError("--dataset", "is missing", "name camelyon17, civilcomments, fmow, poverty or amazon")
     _refuse_unused(context, miniature=miniature, small_network=miniature and backbone is None)
     try:
-        from clovecal.reproduce import wilds
-        from clovecal.training.recipes import Place
+        from clovecal.reproduce.wilds import study as wilds
+        from clovecal.training.network.training import Place
     except ModuleNotFoundError as error:
         raise InputError(
-            f"training needs the package {error.name}; install it with pip install 'clovecal[wilds]'."
+            "training", f"needs the package {error.name}", "install it with pip install 'clovecal[wilds]'"
         ) from None
     with progress(f"Checking {dataset}"):
         plan = wilds.prepare(
@@ -137,13 +137,15 @@ def _refuse_unused(context: click.Context, *, miniature: bool, small_network: bo
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     for name in ("rows", "size"):
         if name in given and not miniature:
-            raise InputError(f"--{name} is of a miniature; add --miniature, or leave it out.")
+            raise InputError(f"--{name}", "is of a miniature", "add --miniature, or leave it out")
     if "weights" in given and small_network:
-        raise InputError("--weights is given, but a miniature's small network starts from random ones; leave it out.")
+        raise InputError(
+            "--weights", "is given, but a miniature's small network starts from random ones", "leave it out"
+        )
 
 
 def _run(plan: Plan) -> None:
-    from clovecal.reproduce import wilds
+    from clovecal.reproduce.wilds import study as wilds
 
     try:
         with _bar() as on_progress:
@@ -155,20 +157,20 @@ def _run(plan: Plan) -> None:
 
 def _show(output: Path) -> None:
     """Print and draw what the records say."""
+    from clovecal import records
     from clovecal._files import replacing
-    from clovecal.reproduce import records
-    from clovecal.reproduce._wilds_tables import tables
-    from clovecal.reproduce.wilds import results_of
+    from clovecal.reproduce.wilds.study import results_of
+    from clovecal.reproduce.wilds.tables import tables
 
     found = records.read(results_of(output))
     if not found:
-        raise InputError(f"folder {str(output)!r} has no records; run without --tables-only first.")
+        raise InputError(f"folder {str(output)!r}", "has no records", "run without --tables-only first")
     text = tables(found)
     with replacing(output / "tables.md") as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
     click.echo(text)
     with drawing(), replacing(output / "wilds.png") as temporary:
-        from clovecal.reproduce._wilds_figure import figure
+        from clovecal.reproduce.wilds.figures import figure
 
         figure(found).savefig(temporary, dpi=110)
     click.echo(f"\nRecords: {results_of(output)}\nFigure: {output / 'wilds.png'}")

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import InputError, check_rng
+from clovecal._checks import check_rng
 from clovecal.datasets._base import DomainDataset
+from clovecal.errors import InputError
 
 _WIDE = 28  # from this many pixels on, every second one is kept, as Arjovsky et al. do with MNIST
 _COLOURS = ("red", "green")
@@ -71,14 +72,14 @@ def colored_digits(
     """
     grey, digit = np.asarray(images, dtype=np.float32), np.asarray(labels)
     if grey.ndim != 3:
-        raise InputError(f"images has shape {grey.shape}; pass (n, height, width).")
+        raise InputError("images", f"has shape {grey.shape}", "pass (n, height, width)")
     if digit.shape != grey.shape[:1]:
-        raise InputError(f"labels has shape {digit.shape} for {len(grey)} images; pass one digit per image.")
+        raise InputError("labels", f"has shape {digit.shape} for {len(grey)} images", "pass one digit per image")
     if digit.size and not (np.isin(digit, np.arange(10)).all()):
-        raise InputError("labels has values other than 0 to 9; pass digits.")
+        raise InputError("labels", "has values other than 0 to 9", "pass digits")
     for share, name in ((alpha, "alpha"), (beta, "beta")):
         if not isinstance(share, Real) or not 0 <= share <= 1:
-            raise InputError(f"{name} is {share}; pass a share from 0 to 1.")
+            raise InputError(name, f"is {share}", "pass a share from 0 to 1")
     generator = check_rng(rng)
     y = (digit < 5) ^ (generator.random(len(digit)) < alpha)
     colour = y ^ (generator.random(len(digit)) < beta)

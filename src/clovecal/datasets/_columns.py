@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import FloatArray, InputError
+from clovecal._checks import FloatArray
+from clovecal.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +99,9 @@ class Columns:
                 "empty" if value == "" or value != value else repr(value.item() if hasattr(value, "item") else value)
             )
             raise InputError(
-                f"column {name!r} of {str(self.path)!r} is {shown} at row {self.rows[first]}; it must hold {wanted}."
+                f"column {name!r}",
+                f"of {str(self.path)!r} is {shown} at row {self.rows[first]}",
+                f"it must hold {wanted}",
             )
 
 
@@ -123,33 +126,37 @@ def read_columns(path: Path, columns: Sequence[str], *, keep: BoolArray | None =
         import pyarrow as pa
     except ImportError:
         raise InputError(
-            "reading tables needs the package pyarrow; install it with pip install 'clovecal[tables]'."
+            "reading tables", "needs the package pyarrow", "install it with pip install 'clovecal[tables]'"
         ) from None
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"file {str(path)!r} does not exist; check the name, or complete the folder it belongs to.")
+        raise InputError(
+            f"file {str(path)!r}", "does not exist", "check the name, or complete the folder it belongs to"
+        )
     parquet = path.suffix.lower() in (".parquet", ".pq")
     try:
         present = _parquet_names(path) if parquet else _csv_names(path)
         for column in columns:
             if column not in present:
-                raise InputError(f"file {str(path)!r} has no column {column!r}; it has {', '.join(present) or 'none'}.")
+                raise InputError(
+                    f"file {str(path)!r}", f"has no column {column!r}", f"it has {', '.join(present) or 'none'}"
+                )
         batches, total = [], 0
         for batch in _parquet_batches(path, columns) if parquet else _csv_batches(path, present, columns):
             total += len(batch)
             mask = None if keep is None else keep[total - len(batch) : total]
             if keep is not None and total > len(keep):
-                raise InputError(f"file {str(path)!r} has more rows than the expected {len(keep)}; get it again.")
+                raise InputError(f"file {str(path)!r}", f"has more rows than the expected {len(keep)}", "get it again")
             batches.append(batch if mask is None else batch.filter(pa.array(mask)))
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeDecodeError, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0].rstrip(".")
         remedy = "save it as UTF-8" if "utf-8" in reason or "UTF8" in reason else "check that it is whole"
-        raise InputError(f"file {str(path)!r} cannot be read ({reason}); {remedy}.") from None
+        raise InputError(f"file {str(path)!r}", f"cannot be read ({reason})", remedy) from None
     if keep is not None and total != len(keep):
-        raise InputError(f"file {str(path)!r} has {total} rows, not the expected {len(keep)}; get it again.")
+        raise InputError(f"file {str(path)!r}", f"has {total} rows, not the expected {len(keep)}", "get it again")
     rows = np.arange(total) if keep is None else np.flatnonzero(keep)
     if len(rows) == 0:
-        raise InputError(f"file {str(path)!r} has no rows to use; check that it is whole.")
+        raise InputError(f"file {str(path)!r}", "has no rows to use", "check that it is whole")
     table = pa.Table.from_batches(batches)
     return Columns(path, rows, {name: table.column(name) for name in columns})
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import InputError, check_count
+from clovecal._checks import check_count
 from clovecal.datasets._columns import TextArray
 from clovecal.datasets._lazy import Files, Inputs, decode_image, need_pillow
+from clovecal.errors import InputError
 
 _ENDINGS = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".ppm", ".pgm"))
 
@@ -56,7 +57,7 @@ def image_files(
         return Files(folder, names, rows, decode_image)
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     if len(pair) != 2:
-        raise InputError(f"size is {size!r}; pass the width and the height, or one number for both.")
+        raise InputError("size", f"is {size!r}", "pass the width and the height, or one number for both")
     resized = ResizedImage(check_count(pair[0], "size (width)"), check_count(pair[1], "size (height)"))
     return Files(folder, names, rows, resized)
 
@@ -78,7 +79,7 @@ def images_in(folder: str | Path, *, size: int | tuple[int, int] | None = None) 
         if path.suffix.lower() in _ENDINGS and not path.name.startswith(".") and path.is_file()
     )
     if not found:
-        raise InputError(f"folder {str(place)!r} has no image ({', '.join(sorted(_ENDINGS))}); check its name.")
+        raise InputError(f"folder {str(place)!r}", f"has no image ({', '.join(sorted(_ENDINGS))})", "check its name")
     return image_files(place, np.array(found, dtype=np.dtypes.StringDType()), np.arange(len(found)), size)
 
 
@@ -128,23 +129,25 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
             continue
         if deep:
             raise InputError(
-                f"image {str(path)!r} (row {row}) has more than 8 bits a channel, which would be cut off; scale such "
-                "images to 8 bits first."
+                f"image {str(path)!r} (row {row})",
+                "has more than 8 bits a channel, which would be cut off",
+                "scale such images to 8 bits first",
             )
         size = size or found
         if found != size and inputs.decode is decode_image:
             wanted = "what the network was trained on" if expected else "the first one's"
             remedy = "resize it first" if expected else "pass a size (--size) that all images are resized to"
             raise InputError(
-                f"image {str(path)!r} (row {row}) is {found[0]}×{found[1]} pixels where {size[0]}×{size[1]} is "
-                f"{wanted}; {remedy}."
+                f"image {str(path)!r} (row {row})",
+                f"is {found[0]}×{found[1]} pixels where {size[0]}×{size[1]} is {wanted}",
+                remedy,
             )
     if broken:
         path, row = broken[0]
         wrong = "no image that can be read" if path.exists() else "missing"
         more = f", and {len(broken) - 1} more cannot be read" if len(broken) > 1 else ""
         remedy = "replace them, or leave them out" if more else "replace it, or leave it out"
-        raise InputError(f"file {str(path)!r} (row {row}) is {wrong}{more}; {remedy}.")
+        raise InputError(f"file {str(path)!r} (row {row})", f"is {wrong}{more}", remedy)
 
 
 def resized_to(inputs: Inputs) -> tuple[int, int] | None:
@@ -158,5 +161,5 @@ def existing_folder(folder: str | Path) -> Path:
     """Return the path of a folder of images, or raise if it is none."""
     place = Path(folder)
     if not place.is_dir():
-        raise InputError(f"folder {str(place)!r} does not exist; name the folder that holds the images.")
+        raise InputError(f"folder {str(place)!r}", "does not exist", "name the folder that holds the images")
     return place

@@ -14,9 +14,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import AnyArray, InputError
+from clovecal._checks import AnyArray
 from clovecal.datasets._columns import TextArray
 from clovecal.domains import Domains
+from clovecal.errors import InputError
 
 SPLITS = ("train", "id_val", "id_test", "val", "test")
 
@@ -79,13 +80,15 @@ class Files:
         try:
             return self.decode(path)
         except FileNotFoundError:
-            raise InputError(f"file {str(path)!r} (row {self.rows[index]}) is missing; complete the folder.") from None
+            raise InputError(
+                f"file {str(path)!r} (row {self.rows[index]})", "is missing", "complete the folder"
+            ) from None
         except InputError:
             raise
         except Exception as error:  # a damaged file makes decoders raise nearly anything
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0].rstrip(".")
             raise InputError(
-                f"file {str(path)!r} (row {self.rows[index]}) cannot be decoded ({reason}); get it again."
+                f"file {str(path)!r} (row {self.rows[index]})", f"cannot be decoded ({reason})", "get it again"
             ) from None
 
     def subset(self, rows: AnyArray) -> Files:
@@ -113,7 +116,9 @@ def need_pillow() -> None:
     try:
         import PIL.Image  # noqa: F401
     except ImportError:
-        raise InputError("images need the package pillow; install it with pip install 'clovecal[images]'.") from None
+        raise InputError(
+            "images", "need the package pillow", "install it with pip install 'clovecal[images]'"
+        ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,16 +206,18 @@ class LazyDataset:
     def part(self, split: str) -> LazyDataset:
         """Return the rows of one split."""
         if split not in self.split_counts:
-            raise InputError(f"split is {split!r}; {self.name} has {', '.join(self.split_counts)}.")
+            raise InputError("split", f"is {split!r}", f"{self.name} has {', '.join(self.split_counts)}")
         return self.select(self.split == split)
 
     def grouped_by(self, *columns: str) -> LazyDataset:
         """Return the same rows with other domains: the combinations of these columns of ``metadata``."""
         for column in columns:
             if column not in self.metadata:
-                raise InputError(f"columns has {column!r}; the metadata of {self.name} has {', '.join(self.metadata)}.")
+                raise InputError(
+                    "columns", f"has {column!r}", f"the metadata of {self.name} has {', '.join(self.metadata)}"
+                )
         if not columns:
-            raise InputError("columns is empty; name at least one column of the metadata.")
+            raise InputError("columns", "is empty", "name at least one column of the metadata")
         return replace(self, domains=combined(*(self.metadata[column] for column in columns)), overlapping=())
 
     def as_domains(self) -> Domains:

@@ -11,7 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from clovecal._files import replacing
-from clovecal._validation import InputError
+from clovecal.errors import InputError
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 
@@ -58,7 +58,7 @@ DATA_SETS = {
 def data_set(name: str) -> DataSet:
     """Return a data set by name."""
     if name not in DATA_SETS:
-        raise InputError(f"data set {name!r} is not known; choose one of {', '.join(DATA_SETS)}.")
+        raise InputError(f"data set {name!r}", "is not known", f"choose one of {', '.join(DATA_SETS)}")
     return DATA_SETS[name]
 
 
@@ -98,7 +98,7 @@ def fetch(name: str, *, on_bytes: Callable[[int], None] | None = None) -> list[P
             _download(file, path, on_bytes)
         elif not is_intact(file, path):
             raise InputError(
-                f"file {str(path)!r} is not the published one (its checksum differs); remove it and fetch again."
+                f"file {str(path)!r}", "is not the published one (its checksum differs)", "remove it and fetch again"
             )
         paths.append(path)
     return paths
@@ -120,8 +120,9 @@ def _download(file: DataFile, path: Path, on_bytes: Callable[[int], None] | None
                         on_bytes(len(piece))
         except (HTTPException, OSError) as error:  # of which urllib's errors are one
             raise InputError(
-                f"{file.url} cannot be downloaded ({error}); put {file.name} into a folder {path.parent.name!r} inside "
-                "$CLOVECAL_DATA instead."
+                f"{file.url}",
+                f"cannot be downloaded ({error})",
+                f"put {file.name} into a folder {path.parent.name!r} inside $CLOVECAL_DATA instead",
             ) from None
         if not is_intact(file, temporary):
-            raise InputError(f"{file.url} is not the published file (its checksum differs); nothing was kept.")
+            raise InputError(f"{file.url}", "is not the published file (its checksum differs)", "nothing was kept")

@@ -7,22 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import AnyArray, FloatArray, InputError, check_real
+from clovecal._checks import AnyArray, FloatArray, check_real
 from clovecal.datasets._lazy import LazyDataset
+from clovecal.errors import InputError
 
 
 def check_predicted(data: LazyDataset, y_pred: Any) -> FloatArray:
     """Check predictions of every row: labels 0 to C−1, or real values for regression."""
     predicted = check_real(y_pred, "y_pred")
     if len(predicted) != len(data):
-        raise InputError(f"y_pred has {len(predicted)} rows but data has {len(data)}; pass one prediction per row.")
+        raise InputError("y_pred", f"has {len(predicted)} rows but data has {len(data)}", "pass one prediction per row")
     if data.task != "regression":
         wrong = (predicted != np.floor(predicted)) | (predicted < 0) | (predicted >= len(data.classes))
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InputError(
-                f"y_pred is {predicted[row]:g} at row {row}; pass predicted labels, whole numbers 0 to "
-                f"{len(data.classes) - 1}."
+                "y_pred",
+                f"is {predicted[row]:g}",
+                f"pass predicted labels, whole numbers 0 to {len(data.classes) - 1}",
+                row=row,
             )
     return predicted
 

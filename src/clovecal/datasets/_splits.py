@@ -8,7 +8,8 @@ from numbers import Integral, Real
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import AnyArray, InputError
+from clovecal._checks import AnyArray
+from clovecal.errors import InputError
 
 
 def hold_out(domains: AnyArray, *, test: Collection[str], validation: float | int, seed: int) -> npt.NDArray[np.str_]:
@@ -28,7 +29,7 @@ def hold_out(domains: AnyArray, *, test: Collection[str], validation: float | in
     names, codes = np.unique(domains, return_inverse=True)
     for name in test:
         if name not in names:
-            raise InputError(f"test domain {name!r} is not there; choose among {', '.join(map(str, names))}.")
+            raise InputError(f"test domain {name!r}", "is not there", f"choose among {', '.join(map(str, names))}")
     split = np.full(len(domains), "train", dtype="<U5")
     shuffled = np.random.default_rng(seed).permutation(len(domains))
     by_domain = shuffled[np.argsort(codes[shuffled], kind="stable")]  # one sort, however many the domains
@@ -46,13 +47,13 @@ def held_out_count(wanted: float | int, available: int, option: str, of: str) ->
     A share is rounded, to one at least where two rows are available.
     """
     if isinstance(wanted, bool) or not isinstance(wanted, Real) or not wanted > 0:
-        raise InputError(f"{option} is {wanted!r}; pass a number of rows, or a share of them between 0 and 1.")
+        raise InputError(option, f"is {wanted!r}", "pass a number of rows, or a share of them between 0 and 1")
     if isinstance(wanted, Integral):
         count = int(wanted)
     elif wanted < 1:
         count = min(max(1, round(float(wanted) * available)), available - 1)
     else:
-        raise InputError(f"{option} is {wanted!r}; pass a whole number of rows, or a share of them between 0 and 1.")
+        raise InputError(option, f"is {wanted!r}", "pass a whole number of rows, or a share of them between 0 and 1")
     if count >= available:
-        raise InputError(f"{option} is {wanted} but {of} has {available} rows; hold out fewer, or a share such as 0.2.")
+        raise InputError(option, f"is {wanted} but {of} has {available} rows", "hold out fewer, or a share such as 0.2")
     return count

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import AnyArray, FloatArray, InputError, check_choice, check_count
+from clovecal._checks import AnyArray, FloatArray, check_choice, check_count
 from clovecal.datasets._columns import Columns, read_columns
 from clovecal.datasets._images import check_images, existing_folder, image_files, images_in
 from clovecal.datasets._lazy import Inputs, LazyDataset, Texts
 from clovecal.datasets._scores import accuracy, average, by_domain, check_predicted, pearson, worst
 from clovecal.datasets._splits import hold_out
+from clovecal.errors import InputError
 
 _VALIDATION_SHARE = 0.2
 
@@ -93,7 +94,7 @@ def image_folder(
     for row, name in zip(columns.rows.tolist(), inputs.names.tolist(), strict=True):
         if not (place / name).is_file():
             raise InputError(
-                f"file {str(place / name)!r} (row {row} of {str(table)!r}) is missing; add it, or drop the row."
+                f"file {str(place / name)!r} (row {row}", f"of {str(table)!r}) is missing", "add it, or drop the row"
             )
     return _dataset(columns, inputs, label, domain, split, test_domains, validation, task, seed)
 
@@ -169,7 +170,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
 def _named(first: str, label: str, domain: str | Sequence[str], split: str | None) -> tuple[str, ...]:
     domains = (domain,) if isinstance(domain, str) else tuple(domain)
     if not domains:
-        raise InputError("domain is empty; name the column of domain labels.")
+        raise InputError("domain", "is empty", "name the column of domain labels")
     return tuple(dict.fromkeys((first, label, *domains, *([split] if split else []))))
 
 
@@ -189,16 +190,18 @@ def _dataset(
     domains, overlapping = _domains(columns, domain)
     if split is not None:
         if test_domains:
-            raise InputError("test_domains and split are both given; pass one of them.")
+            raise InputError("test_domains and split", "are both given", "pass one of them")
         parts = columns.labels(split)
     elif overlapping:
-        raise InputError("domain has several columns, of domains that overlap; name the column of splits with split.")
+        raise InputError(
+            "domain", "has several columns, of domains that overlap", "name the column of splits with split"
+        )
     else:
         # A table's domains are texts here, also those that are numbers in a list of domains to test on.
         test = [test_domains] if isinstance(test_domains, str) else [str(name) for name in test_domains]
         parts = hold_out(domains, test=test, validation=validation, seed=seed)
         if not (parts == "train").any():
-            raise InputError("test_domains names every domain; leave at least one to train on.")
+            raise InputError("test_domains", "names every domain", "leave at least one to train on")
     classes, y = ((), columns.finite(label)) if task == "regression" else _classes(columns, label)
     kind = task if task == "regression" else "binary" if len(classes) == 2 else "multiclass"
     return LazyDataset(columns.path.stem, kind, classes, inputs, y, domains, parts, {"row": columns.rows}, overlapping)
@@ -214,8 +217,9 @@ def _domains(columns: Columns, domain: str | Sequence[str]) -> tuple[AnyArray, t
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InputError(
-                f"column {name!r} of {str(columns.path)!r} is {values[row]:g} at row {row}; it must hold 0 or 1, as "
-                "domains that overlap do."
+                f"column {name!r}",
+                f"of {str(columns.path)!r} is {values[row]:g} at row {row}",
+                "it must hold 0 or 1, as domains that overlap do",
             )
         membership.append(values == 1)
     return np.column_stack(membership), tuple(domain)
@@ -227,7 +231,7 @@ def _classes(columns: Columns, label: str) -> tuple[tuple[str, ...], npt.NDArray
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise InputError(
-            f"column {label!r} of {str(columns.path)!r} is {str(names[0])!r} in every row; give two classes."
+            f"column {label!r}", f"of {str(columns.path)!r} is {str(names[0])!r} in every row", "give two classes"
         )
     try:
         order = np.argsort(names.astype(np.float64), kind="stable")

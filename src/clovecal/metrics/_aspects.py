@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clovecal._validation import AnyArray, FloatArray, InputError, Predictions, check_choice
+from clovecal._checks import AnyArray, FloatArray, Predictions, check_choice
+from clovecal.errors import InputError
 
 ASPECTS = ("positive", "confidence", "classwise")
 
@@ -21,7 +22,7 @@ def outcomes_and_scores(predictions: Predictions, of: str | None) -> list[tuple[
     y, p = predictions.y, predictions.p
     if of == "classwise":
         if not predictions.multiclass:
-            raise InputError("of is 'classwise' but p has one column; pass (n, C) probabilities or of='positive'.")
+            raise InputError("of", "is 'classwise' but p has one column", "pass (n, C) probabilities or of='positive'")
         return [((y == c).astype(np.float64), p[:, c]) for c in range(p.shape[1])]
     if of == "confidence":
         return [top_label(predictions)]
@@ -30,7 +31,7 @@ def outcomes_and_scores(predictions: Predictions, of: str | None) -> list[tuple[
     if p.shape[1] == 2:
         return [(y, p[:, 1])]
     raise InputError(
-        f"of is 'positive' but p has {p.shape[1]} classes; use of='confidence' (the top label) or of='classwise'."
+        "of", f"is 'positive' but p has {p.shape[1]} classes", "use of='confidence' (the top label) or of='classwise'"
     )
 
 

@@ -12,15 +12,16 @@ from functools import partial
 
 import numpy as np
 
-from clovecal._statistics import (
+from clovecal._checks import AnyArray, FloatArray, IntArray, check_choice
+from clovecal.domains import Domains
+from clovecal.domains.sums import (
     OutcomeCells,
     cell_sums,
     divide_or,
     equal_mass_bins,
     equal_width_bins,
 )
-from clovecal._validation import AnyArray, FloatArray, InputError, IntArray, check_choice
-from clovecal.domains import Domains
+from clovecal.errors import InputError
 from clovecal.metrics._intervals import BinNoise, invert_binned_norm
 
 BINNINGS = ("width", "mass")
@@ -47,7 +48,7 @@ class BinnedGap:
         check_choice(self.binning, "binning", BINNINGS)
         check_choice(self.norm, "norm", NORMS)
         if self.debias and self.norm == "max":
-            raise InputError("debias is True with norm 'max', which has no debiased form; use norm 'l1' or 'l2'.")
+            raise InputError("debias", "is True with norm 'max', which has no debiased form", "use norm 'l1' or 'l2'")
 
     @property
     def n_rows(self) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._statistics import divide_or, equal_width_bins, weighted_counts
-from clovecal._validation import AnyArray, FloatArray, check_choice, check_count, check_predictions
+from clovecal._checks import AnyArray, FloatArray, check_choice, check_count, check_predictions
+from clovecal.domains.sums import divide_or, equal_width_bins, weighted_counts
 from clovecal.metrics._means import brier
 
 _ROUNDS = 32  # of pooling; each halves the groups or better, unless one group drags down a long ascent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clovecal._validation import check_count, check_predictions
+from clovecal._checks import check_count, check_predictions
 from clovecal.domains import pooled_value, register_metric
 from clovecal.metrics._aspects import outcomes_and_scores
 from clovecal.metrics._binned import BinnedGap

@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from clovecal._statistics import OutcomeCells
-from clovecal._validation import FloatArray
+from clovecal._checks import FloatArray
+from clovecal.domains.sums import OutcomeCells
 
 # For a size of the true gaps: the true error, and simulated observed errors in ascending order.
 Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._statistics import weighted_counts
-from clovecal._validation import AnyArray, FloatArray, InputError, IntArray, check_count, check_predictions, check_rng
+from clovecal._checks import AnyArray, FloatArray, IntArray, check_count, check_predictions, check_rng
 from clovecal.domains import Domains, Name
+from clovecal.domains.sums import weighted_counts
+from clovecal.errors import InputError
 from clovecal.metrics._aspects import outcomes_and_scores
 
 # What a domain's departure from the common curve is tested for, as polynomials of the score's rank: constant, trend,
@@ -140,7 +141,7 @@ def compare_curves(
     atoms = _reduce(y if binary else y - y.mean(), score, weight, domains)
     size = atoms.by_domain(atoms.count).sum(axis=0)
     if not size.all():
-        raise InputError(f"domain {domains.names[np.argmin(size)]!r} has no row of positive weight; leave it out.")
+        raise InputError(f"domain {domains.names[np.argmin(size)]!r}", "has no row of positive weight", "leave it out")
     departures = _departures(atoms, binary=binary)
     whitening, shape = _whiten(departures.covariance)
     statistic = float(_SHAPE_WEIGHTS[shape] @ (whitening @ departures.total) ** 2)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clovecal._statistics import cell_sums
-from clovecal._validation import FloatArray, IntArray
+from clovecal._checks import FloatArray, IntArray
 from clovecal.domains import Domains
+from clovecal.domains.sums import cell_sums
 
 _NODES = 24  # Chebyshev nodes an interval; the kernels below need at most 20 terms there
 _NEGLIGIBLE = 1e-15  # beside the kernel's largest value 1; smaller coefficients are rounding

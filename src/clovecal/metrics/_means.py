@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._statistics import cell_sums, divide_or
-from clovecal._validation import AnyArray, FloatArray, Predictions, check_predictions
+from clovecal._checks import AnyArray, FloatArray, Predictions, check_predictions
 from clovecal.domains import Domains, pooled_value, register_metric
+from clovecal.domains.sums import cell_sums, divide_or
 from clovecal.metrics._aspects import top_label
 
 # Probabilities are kept this far from 0 and 1 before a logarithm, as scikit-learn does.

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._statistics import OutcomeCells, cell_sums, divide_or
-from clovecal._validation import (
+from clovecal._checks import (
     AnyArray,
     FloatArray,
     IntArray,
@@ -18,6 +17,7 @@ from clovecal._validation import (
     check_predictions,
 )
 from clovecal.domains import Domains, pooled_value, register_metric
+from clovecal.domains.sums import OutcomeCells, cell_sums, divide_or
 from clovecal.metrics._aspects import outcomes_and_scores
 from clovecal.metrics._intervals import BinNoise, invert_quadratic
 from clovecal.metrics._kernels import laplacian_sum, rbf_sums

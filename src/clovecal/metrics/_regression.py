@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import (
+from clovecal._checks import (
     FloatArray,
-    InputError,
     as_floats,
     check_choice,
     check_count,
@@ -18,6 +17,7 @@ from clovecal._validation import (
     check_weights,
 )
 from clovecal.domains import pooled_value, register_metric
+from clovecal.errors import InputError
 from clovecal.metrics._binned import BinnedGap
 from clovecal.metrics._means import RowMean
 
@@ -101,13 +101,13 @@ def _predicted_moment(f: Any, moment: int) -> FloatArray:
     array = as_floats(f, "f")
     if array.ndim != 2 or array.shape[1] != 2:
         if moment == 2:
-            raise InputError("f has no variances but moment is 2; pass means and variances as two columns.")
+            raise InputError("f", "has no variances but moment is 2", "pass means and variances as two columns")
         return check_real(array, "f")
     check_finite_rows(array, "f")
     if array[:, 1].min() < 0:
         row = int(np.argmax(array[:, 1] < 0))
         raise InputError(
-            f"f has a negative variance at row {row} ({array[row, 1]:g}); its second column is a variance."
+            "f", f"has a negative variance ({array[row, 1]:g})", "its second column is a variance", row=row
         )
     return array[:, 0] if moment == 1 else array[:, 0] ** 2 + array[:, 1]
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._statistics import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
-from clovecal._validation import (
+from clovecal._checks import (
     FloatArray,
     IntArray,
     check_choice,
@@ -16,6 +15,7 @@ from clovecal._validation import (
     check_fraction,
     check_predictions,
 )
+from clovecal.domains.sums import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
 from clovecal.metrics._aspects import outcomes_and_scores
 from clovecal.metrics._means import wilson_interval
 

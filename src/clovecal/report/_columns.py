@@ -8,18 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import (
-    FloatArray,
-    InputError,
-    IntArray,
-    as_floats,
-    as_numpy,
-    check_predictions,
-    check_real,
-    check_weights,
-)
+from clovecal._checks import FloatArray, IntArray, as_floats, as_numpy, check_predictions, check_real, check_weights
 from clovecal.auditing import Audit
 from clovecal.domains import Domains, Name
+from clovecal.errors import InputError
 from clovecal.metrics import brier, ece, mean_squared_error, regression_calibration
 from clovecal.metrics._aspects import outcomes_and_scores
 from clovecal.report._repair import Table
@@ -37,8 +29,10 @@ class Columns:
         total = float(self.weight.sum())
         if not np.isclose(total, audit.n_rows) or set(self.domains.names) != set(audit.rows):
             raise InputError(
-                f"audit is of another table ({audit.n_rows:g} rows, {len(audit.rows)} domains) than y and domains "
-                f"({total:g} rows, {len(self.domains.names)} domains); pass what audit was given."
+                "audit",
+                f"is of another table ({audit.n_rows:g} rows, {len(audit.rows)} domains) than y and domains "
+                f"({total:g} rows, {len(self.domains.names)} domains)",
+                "pass what audit was given",
             )
         self.bins = 10 if audit.curve is None else len(audit.curve.count)
         if audit.task == "regression":

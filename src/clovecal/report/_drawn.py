@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtri
 
-from clovecal._validation import FloatArray, IntArray
+from clovecal._checks import FloatArray, IntArray
 from clovecal.auditing import Audit
 from clovecal.domains import Name
 from clovecal.metrics import ReliabilityCurve

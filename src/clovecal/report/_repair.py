@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from clovecal._statistics import equal_mass_bins
-from clovecal._validation import AnyArray, FloatArray, IntArray
+from clovecal._checks import AnyArray, FloatArray, IntArray
 from clovecal.calibrators import AutoCalibrator, NaiveIsotonic, RobustIsotonic
 from clovecal.domains import Domains
+from clovecal.domains.sums import equal_mass_bins
 from clovecal.report._content import Estimate, HeldOut, Repair, RepairStudy
 
 AS_IT_IS = "as it is"

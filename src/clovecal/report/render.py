@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clovecal._files import check_writable, replacing
-from clovecal._validation import InputError
+from clovecal.errors import InputError
 from clovecal.report import _words
 from clovecal.report._content import Report
 
@@ -39,7 +39,7 @@ def render(report: Report) -> str:
         from clovecal.report import _charts
     except ImportError as error:
         raise InputError(
-            f"a report needs the package {error.name}; install it with pip install 'clovecal[report]'."
+            "a report", f"needs the package {error.name}", "install it with pip install 'clovecal[report]'"
         ) from None
 
     environment = jinja2.Environment(

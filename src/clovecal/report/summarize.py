@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import clovecal
-from clovecal._validation import check_rng
+from clovecal._checks import check_rng
 from clovecal.auditing import Audit
 from clovecal.domains import DomainResult, Name
 from clovecal.report import _drawn, _words

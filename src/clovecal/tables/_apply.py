@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from clovecal._checks import FloatArray
 from clovecal._files import check_writable, replacing
-from clovecal._validation import FloatArray, InputError
+from clovecal.errors import InputError
 from clovecal.tables._columns import guess_scores, reject_duplicates
 from clovecal.tables._files import FORMATS, TableFile
 from clovecal.tables._values import numbers_of
@@ -36,7 +37,6 @@ def apply_to_file(
     scores: tuple[str, ...] = (),
     column: str = "calibrated",
     overwrite: bool = False,
-    how_to_overwrite: str = "pass overwrite=True",
     on_rows: Callable[[int], None] | None = None,
 ) -> int:
     """Write the table with calibrated scores in a new column (one per class for several), and return its rows.
@@ -53,29 +53,32 @@ def apply_to_file(
         Columns of scores; guessed when empty.
     column
         Name of the new column; with several classes it is followed by _0, _1, ….
-    overwrite, how_to_overwrite
-        Whether an existing output may be replaced, and how the error says to allow it.
+    overwrite
+        Whether an existing output may be replaced.
     on_rows
         Called with the number of rows after each batch.
     """
-    path = check_writable(output, overwrite=overwrite, how=how_to_overwrite)
+    path = check_writable(output, overwrite=overwrite)
     reject_duplicates(table.columns)
     names = scores or guess_scores(table.columns)
     for name in names:
         if name not in table.columns:
             raise InputError(
-                f"column {name!r} is not in {table.name!r}, which has {', '.join(map(repr, table.columns))}; name the "
-                "scores with --score."
+                f"column {name!r}",
+                f"is not in {table.name!r}, which has {', '.join(map(repr, table.columns))}",
+                "name the scores with --score",
             )
     if len(names) != calibrator.n_features_in_:
         raise InputError(
-            f"the calibrator was fitted on scores in {calibrator.n_features_in_} column(s) but {len(names)} would be "
-            f"read ({', '.join(map(repr, names))}); name as many with --score."
+            "the calibrator",
+            f"was fitted on scores in {calibrator.n_features_in_} column(s) but {len(names)} would be read "
+            f"({', '.join(map(repr, names))})",
+            "name as many with --score",
         )
     added = [column] if len(names) == 1 else [f"{column}_{number}" for number in range(len(names))]
     taken = next((name for name in added if name in table.columns), None)
     if taken is not None:
-        raise InputError(f"column {taken!r} is in {table.name!r} already; name the new column with --column.")
+        raise InputError(f"column {taken!r}", f"is in {table.name!r} already", "name the new column with --column")
     format = _output_format(path)
     as_text = table.columns if table.format in _TEXT and format in _TEXT else ()
     rows = 0
@@ -88,7 +91,7 @@ def apply_to_file(
             if on_rows is not None:
                 on_rows(batch.num_rows)
         if rows == 0:
-            raise InputError(f"{table.name!r} has a header but no rows; give a table with rows.")
+            raise InputError(f"{table.name!r}", "has a header but no rows", "give a table with rows")
     return rows
 
 
@@ -117,12 +120,16 @@ def _parsed(array: Any, name: str, first: int) -> Any:
     except pa.ArrowInvalid:
         cells = enumerate(text.to_pylist())
         row, bad = next((row, one) for row, one in cells if one is not None and not _NUMBER.fullmatch(one))
-        raise InputError(f"column {name!r} has {bad!r} at data row {first + row + 1}; it must hold numbers.") from None
+        raise InputError(
+            f"column {name!r}", f"has {bad!r} at data row {first + row + 1}", "it must hold numbers"
+        ) from None
 
 
 def _output_format(path: Path) -> str:
     if path.suffix.lower() not in FORMATS:
-        raise InputError(f"output {str(path)!r} has no ending that tells its format; use one of {', '.join(FORMATS)}.")
+        raise InputError(
+            f"output {str(path)!r}", "has no ending that tells its format", f"use one of {', '.join(FORMATS)}"
+        )
     return FORMATS[path.suffix.lower()]
 
 
@@ -183,8 +190,9 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
         name = next((one.name for one in schema if batch.schema.field(one.name).type != one.type), schema.names[0])
         raise InputError(
-            f"column {name!r} is {schema.field(name).type} at first and {batch.schema.field(name).type} later; "
-            "make it one type, or write csv."
+            f"column {name!r}",
+            f"is {schema.field(name).type} at first and {batch.schema.field(name).type} later",
+            "make it one type, or write csv",
         ) from None
 
 

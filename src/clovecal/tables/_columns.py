@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clovecal._validation import InputError
+from clovecal.errors import InputError
 
 _LABELS = ("y", "label", "target", "y_true", "outcome", "truth", "actual")
 _SCORES = ("p", "score", "prob", "probability", "proba", "p_hat", "y_prob", "y_score", "prediction", "pred", "y_pred")
@@ -79,9 +79,9 @@ def find_columns(
     said_names = (*([label] if label else []), *scores, *domains, *([weight] if weight else []))
     for number, name in enumerate(said_names):
         if name not in available:
-            raise InputError(f"column {name!r} is not in the table; it has {_listed(available)}.")
+            raise InputError(f"column {name!r}", "is not in the table", f"it has {_listed(available)}")
         if name in said_names[:number]:
-            raise InputError(f"column {name!r} is named twice; name another column for one of its two uses.")
+            raise InputError(f"column {name!r}", "is named twice", "name another column for one of its two uses")
     guessed = [role for role, said in (("label", label), ("score", scores), ("domain", domains)) if not said]
     taken = {name for name in (label, weight, *scores, *domains) if name}
     free = [name for name in available if name not in taken]
@@ -99,7 +99,7 @@ def reject_duplicates(available: Sequence[str]) -> None:
     """Raise if two columns have the same name."""
     twice = next((name for name, count in Counter(available).items() if count > 1), None)
     if twice is not None:
-        raise InputError(f"column {twice!r} appears more than once; rename one of them.")
+        raise InputError(f"column {twice!r}", "appears more than once", "rename one of them")
 
 
 def _one_of(candidates: Sequence[str], available: Sequence[str], role: str, option: str) -> str:
@@ -107,7 +107,9 @@ def _one_of(candidates: Sequence[str], available: Sequence[str], role: str, opti
     for candidate in candidates:
         if candidate in by_lower:
             return by_lower[candidate]
-    raise InputError(f"no column looks like the {role}; name it with {option} (the table has {_listed(available)}).")
+    raise InputError(
+        option, f"is not given, and no column of {_listed(available)} looks like the {role}", "name the column"
+    )
 
 
 def guess_scores(available: Sequence[str]) -> tuple[str, ...]:

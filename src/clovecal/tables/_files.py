@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clovecal._validation import InputError
+from clovecal.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class TableFile:
 
     def _reading_error(self, path: Path, error: Exception) -> InputError:
         if "Could not skip initial 1 rows" in str(error):
-            return InputError(f"{self.name!r} has a header but no rows; give a table with rows.")
+            return InputError(f"{self.name!r}", "has a header but no rows", "give a table with rows")
         place = _CONVERSION.search(str(error))
         if place is None:
             return _unreadable(_shown(path, self.name), self.format, error)
@@ -78,7 +78,9 @@ class TableFile:
         wanted = {"double": "numbers", "string": "UTF-8 text"}.get(
             place["type"], f"{place['type']} values as before it"
         )
-        return InputError(f"column {name!r} of {_shown(path, self.name)} has {found}{where}; it must hold {wanted}.")
+        return InputError(
+            f"column {name!r}", f"of {_shown(path, self.name)} has {found}{where}", f"it must hold {wanted}"
+        )
 
 
 def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
@@ -99,11 +101,13 @@ def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
         paths = find_paths(str(source))
         format = format or _format_of(paths[0])
     if format not in FORMATS.values():
-        raise InputError(f"format is {format!r}; choose one of {', '.join(sorted(set(FORMATS.values())))}.")
+        raise InputError("format", f"is {format!r}", f"choose one of {', '.join(sorted(set(FORMATS.values())))}")
     names = [_column_names(path, format, _shown(path, str(source))) for path in paths]
     for path, columns in zip(paths[1:], names[1:], strict=True):
         if columns != names[0]:
-            raise InputError(f"file {str(path)!r} has other columns than {str(paths[0])!r}; give files of one shape.")
+            raise InputError(
+                f"file {str(path)!r}", f"has other columns than {str(paths[0])!r}", "give files of one shape"
+            )
     return TableFile(str(source), paths, format, names[0])
 
 
@@ -112,7 +116,7 @@ def _need_pyarrow() -> None:
         import pyarrow  # noqa: F401
     except ImportError:
         raise InputError(
-            "reading files needs the package pyarrow; install it with pip install 'clovecal[tables]'."
+            "reading files", "needs the package pyarrow", "install it with pip install 'clovecal[tables]'"
         ) from None
 
 
@@ -120,22 +124,22 @@ def find_paths(source: str) -> tuple[Path, ...]:
     """Return the file of this name, or those that match it as a glob."""
     path = Path(source)
     if path.is_dir():
-        raise InputError(f"{source!r} is a folder; name a file, or a glob such as '{source}/*.parquet'.")
+        raise InputError(f"{source!r}", "is a folder", f"name a file, or a glob such as '{source}/*.parquet'")
     if path.exists():
         return (path,)
     if glob.has_magic(source):
         found = tuple(Path(one) for one in sorted(glob.glob(source)))  # noqa: PTH207 (an absolute pattern)
         if found:
             return found
-        raise InputError(f"no file matches {source!r}; check the pattern.")
-    raise InputError(f"file {source!r} does not exist; check the name.")
+        raise InputError("no file", f"matches {source!r}", "check the pattern")
+    raise InputError(f"file {source!r}", "does not exist", "check the name")
 
 
 def _format_of(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(
-            f"file {str(path)!r} has no ending that tells its format; name one with --format (csv, parquet, …)."
+            f"file {str(path)!r}", "has no ending that tells its format", "name one with --format (csv, parquet, …)"
         )
     return FORMATS[suffix]
 
@@ -161,7 +165,7 @@ def _column_names(path: Path, format: str, shown: str) -> tuple[str, ...]:
     import pyarrow as pa
 
     if path.stat().st_size == 0:
-        raise InputError(f"{shown} is empty; give a table with a header and rows.")
+        raise InputError(shown, "is empty", "give a table with a header and rows")
     try:
         if format == "parquet":
             import pyarrow.parquet as pq
@@ -275,4 +279,4 @@ def _with_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _unreadable(shown: str, format: str, error: BaseException) -> InputError:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     reason = lines[0].partition(". ")[0].rstrip(".")
-    return InputError(f"{shown} cannot be read as {format} ({reason}); check that it is whole and in that format.")
+    return InputError(shown, f"cannot be read as {format} ({reason})", "check that it is whole and in that format")

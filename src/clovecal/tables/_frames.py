@@ -9,8 +9,9 @@ import narwhals as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 
-from clovecal._validation import AnyArray, FloatArray, InputError, as_floats
+from clovecal._checks import AnyArray, FloatArray, as_floats
 from clovecal.domains import Domains
+from clovecal.errors import InputError
 from clovecal.tables._columns import Columns, find_columns, reject_duplicates
 from clovecal.tables._reduce import CELLS, SMALLEST, PredictionTable, within_cells
 from clovecal.tables._values import reject_absent_label, text_label_error
@@ -23,7 +24,9 @@ def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_r
         schema = frame.collect_schema()
     except TypeError:
         raise InputError(
-            f"source is a {type(source).__name__}; pass a path or a frame of polars, pandas, pyarrow, duckdb or dask."
+            "source",
+            f"is a {type(source).__name__}",
+            "pass a path or a frame of polars, pandas, pyarrow, duckdb or dask",
         ) from None
     except DuplicateError:
         reject_duplicates(list(getattr(source, "column_names", source.columns)))  # the former: pyarrow
@@ -35,11 +38,11 @@ def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_r
     if positive is not None:
         label = nw.col(columns.label)
         if _eager(frame.select(label.is_null().any()))[columns.label][0]:  # some engines: not equal, so negative
-            raise InputError(f"column {columns.label!r} has missing values; fill them in or drop those rows.")
+            raise InputError(f"column {columns.label!r}", "has missing values", "fill them in or drop those rows")
         frame = frame.with_columns((label.cast(nw.String) == positive).alias(columns.label))
     n_rows = int(_eager(frame.select(nw.len().alias("n")))["n"][0])
     if n_rows == 0:
-        raise InputError("the table has no rows; give a table with rows.")
+        raise InputError("the table", "has no rows", "give a table with rows")
     simple = len(columns.scores) == 1 and len(columns.domains) == 1
     if n_rows > max_rows and simple and _is_countable(frame, columns):
         table = _grouped(frame, columns, n_rows)
@@ -110,11 +113,11 @@ def _column(rows: Any, name: str) -> FloatArray:
     values = rows[name]
     if values.is_null().any():
         raise InputError(
-            f"column {name!r} has {int(values.is_null().sum())} missing values; fill them in or drop those rows."
+            f"column {name!r}", f"has {int(values.is_null().sum())} missing values", "fill them in or drop those rows"
         )
     array = as_floats(values.to_numpy(), f"column {name!r}")
     if not np.isfinite(array).all():
-        raise InputError(f"column {name!r} has NaN or infinite values; drop or repair such rows.")
+        raise InputError(f"column {name!r}", "has NaN or infinite values", "drop or repair such rows")
     return array
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import AnyArray, InputError
+from clovecal._checks import AnyArray
+from clovecal.errors import InputError
 from clovecal.tables._files import find_paths, open_table
 from clovecal.tables._reduce import PredictionTable, read_predictions
 
@@ -43,7 +44,7 @@ def _from_files(sources: Sequence[str], options: dict[str, Any]) -> dict[str, Pr
     for path in paths:
         name = f"{path.parent.name}/{path.stem}" if alike and path.parent.name else path.stem
         if name in tables:
-            raise InputError(f"two files are named {path.stem!r}; give each model's file a name of its own.")
+            raise InputError("two files", f"are named {path.stem!r}", "give each model's file a name of its own")
         # Rows must stay aligned with the other models', so they are not put together.
         tables[name] = read_predictions(path, max_rows=np.iinfo(np.int64).max, **options)
     return tables
@@ -55,19 +56,21 @@ def _from_long(sources: Sequence[str], model: str, options: dict[str, Any]) -> d
 
     if len(sources) != 1:
         raise InputError(
-            f"--model takes one long file, and {len(sources)} are given; leave --model out for a file each."
+            "--model", f"takes one long file, and {len(sources)} are given", "leave --model out for a file each"
         )
     file = open_table(sources[0], format=options.pop("format", None))
     if model not in file.columns:
-        raise InputError(f"column {model!r} is not in {file.name!r}; it has {', '.join(map(repr, file.columns))}.")
+        raise InputError(
+            f"column {model!r}", f"is not in {file.name!r}", f"it has {', '.join(map(repr, file.columns))}"
+        )
     batches = list(file.batches())
     if not sum(batch.num_rows for batch in batches):
-        raise InputError(f"{file.name!r} has a header but no rows; give a table with rows.")
+        raise InputError(f"{file.name!r}", "has a header but no rows", "give a table with rows")
     whole = pa.Table.from_batches(batches)
     names = pc.cast(whole[model], pa.string())
     if names.null_count:
         raise InputError(
-            f"column {model!r} is empty in {names.null_count} of {len(names)} rows; fill it in or drop those rows."
+            f"column {model!r}", f"is empty in {names.null_count} of {len(names)} rows", "fill it in or drop those rows"
         )
     rest = whole.drop_columns([model])
     return {
@@ -79,13 +82,16 @@ def _from_long(sources: Sequence[str], model: str, options: dict[str, Any]) -> d
 def _check_same_rows(first_name: str, first: PredictionTable, name: str, table: PredictionTable) -> None:
     if len(table.y) != len(first.y):
         raise InputError(
-            f"model {name!r} has {len(table.y):,} rows but {first_name!r} has {len(first.y):,}; give the same rows."
+            f"model {name!r}",
+            f"has {len(table.y):,} rows but {first_name!r} has {len(first.y):,}",
+            "give the same rows",
         )
     if not np.array_equal(table.y, first.y):
         row = int(np.argmax(table.y != first.y))
         raise InputError(
-            f"models {first_name!r} and {name!r} differ in the label of data row {row + 1}; "
-            "give the same rows in the same order."
+            f"models {first_name!r} and {name!r}",
+            f"differ in the label of data row {row + 1}",
+            "give the same rows in the same order",
         )
     same_pairs = np.array_equal(table.domains.codes, first.domains.codes) and _same(
         table.domains.rows, first.domains.rows
@@ -96,7 +102,7 @@ def _check_same_rows(first_name: str, first: PredictionTable, name: str, table: 
     ):
         if not same:
             raise InputError(
-                f"models {first_name!r} and {name!r} differ in their {what}; give the same rows in the same order."
+                f"models {first_name!r} and {name!r}", f"differ in their {what}", "give the same rows in the same order"
             )
 
 

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from clovecal._statistics import weighted_counts
-from clovecal._validation import AnyArray, FloatArray, InputError
+from clovecal._checks import AnyArray, FloatArray
 from clovecal.domains import Domains
+from clovecal.domains.sums import weighted_counts
+from clovecal.errors import InputError
 from clovecal.tables._columns import Columns, find_columns
 from clovecal.tables._values import labels_of, names_of, numbers_of, reject_absent_label, whole_numbers
 
@@ -106,7 +107,7 @@ def _from_batches(file: Any, columns: Columns, positive: str | None, max_rows: i
     for rows in _one_ahead(_converted(file, columns, positive, gathered)):
         gathered.add(*rows)
     if gathered.n_rows == 0:
-        raise InputError(f"{file.name!r} has a header but no rows; give a table with rows.")
+        raise InputError(f"{file.name!r}", "has a header but no rows", "give a table with rows")
     table = gathered.table()
     reject_absent_label(table.y, columns.label, positive)
     return table
@@ -178,8 +179,10 @@ class Gathered:
             self.cells.add(y, p[:, 0], members, weight)
         else:
             raise InputError(
-                f"columns {self.columns.label!r} and {self.columns.scores[0]!r} look like 0/1 labels and probabilities "
-                f"up to data row {self.n_rows - len(y)}, but not after it (or a weight is negative); repair those rows."
+                f"columns {self.columns.label!r} and {self.columns.scores[0]!r}",
+                f"look like 0/1 labels and probabilities up to data row {self.n_rows - len(y)}, but not after it "
+                "(or a weight is negative)",
+                "repair those rows",
             )
 
     def _reducible(self) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import AnyArray, FloatArray, InputError
+from clovecal._checks import AnyArray, FloatArray
+from clovecal.errors import InputError
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _MISSING = ("", "na", "n/a", "nan", "null")  # labels that stand for no label
@@ -24,15 +25,16 @@ def whole_numbers(names: list[Any]) -> list[Any]:
 def reject_absent_label(y: FloatArray, name: str, positive: str | None) -> None:
     """Raise if the label that is to count as 1 never occurs, which is a slip in writing it."""
     if positive is not None and not y.any():
-        raise InputError(f"column {name!r} never has the label {positive!r}; check how it is written.")
+        raise InputError(f"column {name!r} never", f"has the label {positive!r}", "check how it is written")
 
 
 def text_label_error(name: str, found: Sequence[Any]) -> InputError:
     """Return the error that labels are text and nothing says which of them counts as 1."""
     shown = sorted({str(value) for value in found})[:4]
     return InputError(
-        f"column {name!r} holds text ({', '.join(map(repr, shown))}); say which label counts as 1, for instance "
-        f"--positive {shown[-1]} (positive={shown[-1]!r} in Python)."
+        f"column {name!r}",
+        f"holds text ({', '.join(map(repr, shown))})",
+        f"say which label counts as 1, for instance --positive {shown[-1]} (positive={shown[-1]!r} in Python)",
     )
 
 
@@ -75,12 +77,14 @@ def numbers_of(array: Any, name: str, first: int) -> FloatArray:
         or pa.types.is_decimal(kind)
     ):
         value = array[0].as_py() if len(array) else None
-        raise InputError(f"column {name!r} holds {kind} values such as {value!r}; it must hold numbers.")
+        raise InputError(f"column {name!r}", f"holds {kind} values such as {value!r}", "it must hold numbers")
     numbers = np.asarray(_as_numpy(array), dtype=np.float64)
     # One cheap pass; a sum that overflows is looked at again.
     if not np.isfinite(numbers.sum()) and not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
-        raise InputError(f"column {name!r} is {numbers[row]} at data row {first + row + 1}; drop or repair such rows.")
+        raise InputError(
+            f"column {name!r}", f"is {numbers[row]} at data row {first + row + 1}", "drop or repair such rows"
+        )
     return numbers
 
 
@@ -113,4 +117,4 @@ def _reject_missing(array: Any, name: str, first: int) -> None:
         import pyarrow.compute as pc
 
         row = pc.index(pc.is_null(array), True).as_py()
-        raise InputError(f"column {name!r} is empty at data row {first + row + 1}; fill it in or drop such rows.")
+        raise InputError(f"column {name!r}", f"is empty at data row {first + row + 1}", "fill it in or drop such rows")

@@ -5,15 +5,15 @@ Three ways in: `losses`, pure functions for a loop of one's own; `fit` with an o
 """
 
 from clovecal.training import losses
-from clovecal.training._head_file import load_head
 from clovecal.training.data import TrainingData
-from clovecal.training.ensemble import Member, TrainedEnsemble, train_ensemble
-from clovecal.training.fit import FitResult, TrainingWarning, fit
-from clovecal.training.head import CloveClassifier
+from clovecal.training.ensemble.training import Member, TrainedEnsemble, train_ensemble
+from clovecal.training.head.classifier import CloveClassifier
+from clovecal.training.head.files import load_head
+from clovecal.training.loop.fitting import FitResult, TrainingWarning, fit
+from clovecal.training.loop.predicting import predict_logits
+from clovecal.training.loop.stopping import EarlyStopping
 from clovecal.training.mlp import MLP
 from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Loss, Objective
-from clovecal.training.predicting import predict_logits
-from clovecal.training.stopping import EarlyStopping
 
 __all__ = [
     "CORAL",

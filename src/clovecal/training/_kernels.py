@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from clovecal.training._domains import rows_of_processes, sum_over_processes
+from clovecal.training.loop.gathering import rows_of_processes, sum_over_processes
 
 _MOST_TERMS = 1 << 24
 

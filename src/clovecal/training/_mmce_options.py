@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from clovecal._validation import InputError, check_choice, check_positive
+from clovecal._checks import check_choice, check_positive
+from clovecal.errors import InputError
 
 _SHARPEST = 1_000_000  # a row has about 3·√gamma features: beyond this a batch takes minutes and gigabytes
 
@@ -36,8 +37,9 @@ class CheckedMmceOptions:
         check_choice(self.kernel, "kernel", ("rbf", "laplacian"))
         if check_positive(self.gamma, "gamma") > _SHARPEST:
             raise InputError(
-                f"gamma is {self.gamma:g}; so sharp a kernel compares a row with hardly any other, pass at most "
-                f"{_SHARPEST:,}."
+                "gamma",
+                f"is {self.gamma:g}",
+                f"so sharp a kernel compares a row with hardly any other, pass at most {_SHARPEST:,}",
             )
         check_positive(self.width, "width")
         check_choice(self.of, "of", ("confidence", "positive"))

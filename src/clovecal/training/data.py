@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clovecal._validation import InputError, IntArray, as_floats, as_numpy, check_count
+from clovecal._checks import IntArray, as_floats, as_numpy, check_count
 from clovecal.domains import Domains
+from clovecal.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +59,16 @@ class TrainingData:
         """
         labels = _finite_tensor(y, "y")
         if labels.ndim != 1 or not len(labels):
-            raise InputError(f"y has shape {tuple(labels.shape)}; pass one label a row.")
+            raise InputError("y", f"has shape {tuple(labels.shape)}", "pass one label a row")
         if not labels.is_floating_point():
             labels = labels.long()
         is_array = isinstance(inputs, Tensor | list | tuple) or hasattr(inputs, "__array__")
         if is_array or not hasattr(inputs, "__getitem__"):
             inputs = _finite_tensor(inputs, "inputs")
         if len(inputs) != len(labels):
-            raise InputError(f"inputs has {len(inputs)} rows and y has {len(labels)}; pass one input for each label.")
+            raise InputError(
+                "inputs", f"has {len(inputs)} rows and y has {len(labels)}", "pass one input for each label"
+            )
         belongs = Domains.of(domains, len(labels))
         members = torch.zeros(len(labels), len(belongs.names))
         rows = np.arange(len(labels)) if belongs.rows is None else belongs.rows
@@ -80,7 +83,7 @@ def count_labels(y: Tensor) -> int:
     """Return how many classes there are at least, or raise if the labels are no whole numbers from 0."""
     lowest = float(y.min())
     if lowest < 0 or (y.is_floating_point() and bool((y != y.round()).any())):
-        raise InputError("y has values other than 0, 1, …; number the classes from 0, or use the squared loss.")
+        raise InputError("y", "has values other than 0, 1, …", "number the classes from 0, or use the squared loss")
     return int(y.max()) + 1
 
 
@@ -151,7 +154,7 @@ def epoch_batches(
         return
     share = size // n_drawn
     if share < 1:
-        raise InputError(f"batch_size is {batch_size} for {n_drawn} domains; pass at least one row a domain.")
+        raise InputError("batch_size", f"is {batch_size} for {n_drawn} domains", "pass at least one row a domain")
     n_batches = batches_an_epoch(n, batch_size, balance=True)
     drawn = _drawn_strata(len(strata), n_drawn, n_batches, rng)
     batches = np.empty((n_batches, n_drawn, share), dtype=np.intp)
@@ -168,11 +171,14 @@ def _checked_draw(domains_a_batch: int | None, n_strata: int, *, is_balanced: bo
         return n_strata
     check_count(domains_a_batch, "domains_a_batch")
     if not is_balanced:
-        raise InputError("domains_a_batch is of balanced batches; leave it out, or pass a batch_size and balance=True.")
+        raise InputError(
+            "domains_a_batch", "is of balanced batches", "leave it out, or pass a batch_size and balance=True"
+        )
     if domains_a_batch > n_strata:
         raise InputError(
-            f"domains_a_batch is {domains_a_batch} but the rows have {n_strata} domains (rows in none count as one); "
-            "pass at most as many."
+            "domains_a_batch",
+            f"is {domains_a_batch} but the rows have {n_strata} domains (rows in none count as one)",
+            "pass at most as many",
         )
     return domains_a_batch
 
@@ -204,5 +210,5 @@ def _finite_tensor(values: Any, name: str) -> Tensor:
         tensor = torch.as_tensor(np.require(array, requirements=("C", "W")))
         tensor = tensor.float() if tensor.dtype == torch.float64 else tensor
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-        raise InputError(f"{name} has values that are not finite; fill or remove them.")
+        raise InputError(name, "has values that are not finite", "fill or remove them")
     return tensor

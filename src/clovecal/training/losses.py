@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clovecal.training._domains import may_look_at, membership, sum_over_earlier_processes, sum_over_processes
 from clovecal.training._kernels import laplacian_sums, rbf_sums
 from clovecal.training._mmce_options import CheckedMmceOptions
 from clovecal.training._mmce_options import MmceOptions as MmceOptions  # for callers of `clove` too
-from clovecal.training._rows import (
+from clovecal.training._per_row import (
     at_least_float32,
     checked_predictions,
     derivative_by_scale,
     full_precision,
     outcome_and_score,
 )
+from clovecal.training.loop.gathering import may_look_at, membership, sum_over_earlier_processes, sum_over_processes
 
 # Of covariances in one batch. Above, those of domains without rows are left out, which takes a look at the numbers of
 # rows: of a thousand domains, a few a batch, they would fill the memory with zeros.

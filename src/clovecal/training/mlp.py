@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clovecal._validation import check_count
+from clovecal._checks import check_count
 
 
 class MLP(nn.Module):

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from clovecal._validation import check_choice
+from clovecal._checks import check_choice
 from clovecal.datasets._lazy import Inputs, LazyDataset
 from clovecal.datasets.wilds import amazon, camelyon17, civilcomments, fmow, poverty
 from clovecal.datasets.wilds._base import Published

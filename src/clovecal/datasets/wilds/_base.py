@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clovecal._validation import InputError, check_choice
+from clovecal._checks import check_choice
+from clovecal.errors import InputError
 
 SPLITS = ("paper", "wilds")
 MINIATURE = "clovecal miniature"  # how the release file of a generated folder begins
@@ -48,22 +49,24 @@ def find_folder(root: str | Path, published: Published) -> Path:
     """Return the folder ``ROOT/<name>_v<version>`` of the newest version there, or say what is wrong with it."""
     root = Path(root)
     if not root.is_dir():
-        raise InputError(f"root {str(root)!r} is not a folder; name the folder that holds the WILDS data sets.")
+        raise InputError(f"root {str(root)!r}", "is not a folder", "name the folder that holds the WILDS data sets")
     name, newest = published.name, published.versions[0]
     if re.fullmatch(rf"{name}_v[\d.]+", root.name):
-        raise InputError(f"root {str(root)!r} is the folder of {name} itself; name the one that holds it.")
+        raise InputError(f"root {str(root)!r}", f"is the folder of {name} itself", "name the one that holds it")
     folder = next((root / f"{name}_v{one}" for one in published.versions if (root / f"{name}_v{one}").is_dir()), None)
     if folder is None:
         others = sorted(path.name for path in root.glob(f"{name}_v*") if path.is_dir())
         found = f"only {others[0]}, a version this cannot read" if others else "no such folder"
         raise InputError(
-            f"root {str(root)!r} has {found}: {name} must be in {name}_v{newest}; get it from wilds.stanford.edu."
+            f"root {str(root)!r}", f"has {found}: {name} must be in {name}_v{newest}", "get it from wilds.stanford.edu"
         )
     release = release_file(folder)
     if not release.is_file():
         others = sorted(path.name for path in folder.glob("RELEASE_v*.txt"))
         found = f"has {others[0]} instead" if others else "has no such file"
-        raise InputError(f"folder {str(folder)!r} must have {release.name} and {found}; get the whole folder again.")
+        raise InputError(
+            f"folder {str(folder)!r}", f"must have {release.name} and {found}", "get the whole folder again"
+        )
     return folder
 
 
@@ -71,7 +74,7 @@ def require(folder: Path, *needs: str) -> None:
     """Reject a folder that lacks one of these files or folders."""
     for need in needs:
         if not (folder / need).exists():
-            raise InputError(f"folder {str(folder)!r} lacks {need}; get the whole folder again.")
+            raise InputError(f"folder {str(folder)!r}", f"lacks {need}", "get the whole folder again")
 
 
 def version_of(folder: Path) -> str:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clovecal._validation import InputError, check_count
+from clovecal._checks import check_count
 from clovecal.datasets._lazy import Files, LazyDataset
 from clovecal.datasets.wilds._base import Published, find_folder, is_miniature
+from clovecal.errors import InputError
 
 
 @dataclass(frozen=True)

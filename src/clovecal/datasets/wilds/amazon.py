@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import InputError
 from clovecal.datasets._columns import read_columns
 from clovecal.datasets._lazy import LazyDataset, Texts
 from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
 from clovecal.datasets.wilds._base import Published, check_splits, find_folder, require
+from clovecal.errors import InputError
 
 PUBLISHED = Published(
     name="amazon",
@@ -53,7 +53,7 @@ def load(root: str | Path, *, splits: str = "paper") -> LazyDataset:
     if unknown.any():
         row = int(np.argmax(unknown))
         raise InputError(
-            f"column 'split' of {str(split_table.path)!r} is {code[row]} at row {row}; it must be −1 to 4."
+            "column 'split'", f"of {str(split_table.path)!r} is {code[row]} at row {row}", "it must be −1 to 4"
         )
     columns = ("reviewText", "overall", "reviewerID", "asin", "category", "reviewYear")
     table = read_columns(folder / "reviews.csv", columns, keep=code != _UNUSED)
@@ -61,7 +61,7 @@ def load(root: str | Path, *, splits: str = "paper") -> LazyDataset:
     if stars.min() < 1 or stars.max() > 5:
         row = int(np.argmax((stars < 1) | (stars > 5)))
         raise InputError(
-            f"column 'overall' of {str(table.path)!r} is {stars[row]} at row {table.rows[row]}; stars are 1 to 5."
+            "column 'overall'", f"of {str(table.path)!r} is {stars[row]} at row {table.rows[row]}", "stars are 1 to 5"
         )
     names = np.array([_SPLIT_OF_CODE[one] for one in range(len(_SPLIT_OF_CODE))])
     return LazyDataset(

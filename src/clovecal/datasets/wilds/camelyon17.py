@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import InputError
 from clovecal.datasets._columns import read_columns
 from clovecal.datasets._lazy import Files, LazyDataset, decode_image, need_pillow
 from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
 from clovecal.datasets._splits import hold_out
 from clovecal.datasets.wilds._base import MINIATURE_SHARE, Published, check_splits, find_folder, is_miniature, require
+from clovecal.errors import InputError
 
 PUBLISHED = Published(
     name="camelyon17",
@@ -73,7 +73,9 @@ def load(
         held = table.whole("split")
         if not np.isin(held, (0, 1)).all():
             row = int(np.argmax(~np.isin(held, (0, 1))))
-            raise InputError(f"column 'split' of {str(table.path)!r} is {held[row]} at row {row}; it must be 0 or 1.")
+            raise InputError(
+                "column 'split'", f"of {str(table.path)!r} is {held[row]} at row {row}", "it must be 0 or 1"
+            )
         split = np.where(held == 1, "id_val", "train")
         split = np.where(hospital == _VALIDATION, "val", np.where(hospital == _TEST, "test", split))
     patient, node, x, y = (table.labels(name) for name in _COLUMNS[:4])

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._validation import InputError
 from clovecal.datasets._columns import read_columns
 from clovecal.datasets._lazy import LazyDataset, Texts
 from clovecal.datasets._scores import accuracy, average, by_domain, check_predicted, worst
 from clovecal.datasets.wilds._base import Published, check_splits, find_folder, require
+from clovecal.errors import InputError
 
 PUBLISHED = Published(
     name="civilcomments",
@@ -56,7 +56,9 @@ def load(root: str | Path, *, splits: str = "paper") -> LazyDataset:
     if not known.all():
         row = int(np.argmax(~known))
         raise InputError(
-            f"column 'split' of {str(table.path)!r} is {str(split[row])!r} at row {row}; it must be train, val or test."
+            "column 'split'",
+            f"of {str(table.path)!r} is {str(split[row])!r} at row {row}",
+            "it must be train, val or test",
         )
     # An empty cell is NaN, which is not at least one half.
     membership = np.column_stack([table.numbers(name) >= 0.5 for name in IDENTITIES])

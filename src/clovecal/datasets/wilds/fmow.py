@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import InputError
 from clovecal.datasets._columns import Columns, read_columns
 from clovecal.datasets._lazy import Files, LazyDataset, combined, decode_image, need_pillow
 from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
 from clovecal.datasets.wilds._base import Published, check_splits, find_folder, require
+from clovecal.errors import InputError
 
 PUBLISHED = Published(
     name="fmow",
@@ -77,7 +77,9 @@ def load(root: str | Path, *, splits: str = "paper") -> LazyDataset:
         split[(original == part) & (period == later)] = part
     used = np.flatnonzero(split != "")
     if len(used) == 0:
-        raise InputError(f"file {str(table.path)!r} has no row in any split; check its columns split and timestamp.")
+        raise InputError(
+            f"file {str(table.path)!r}", "has no row in any split", "check its columns split and timestamp"
+        )
     country = table.labels("country_code")[used]
     region = _regions(folder / "country_code_mapping.csv", country)
     names = np.array([f"rgb_img_{row}.png" for row in table.rows[used]], dtype=np.dtypes.StringDType())
@@ -130,8 +132,9 @@ def _years(table: Columns) -> npt.NDArray[np.int64]:
             moment = datetime.fromisoformat(text)
         except ValueError:
             raise InputError(
-                f"column 'timestamp' of {str(table.path)!r} is {text!r} at row {row}; it must be a time such as "
-                "2016-02-14T10:06:27Z."
+                "column 'timestamp'",
+                f"of {str(table.path)!r} is {text!r} at row {row}",
+                "it must be a time such as 2016-02-14T10:06:27Z",
             ) from None
         years[row] = (moment if moment.tzinfo is None else moment.astimezone(UTC)).year
     return years
@@ -143,7 +146,9 @@ def _labels(table: Columns) -> npt.NDArray[np.int64]:
     if labels.min() < 0:
         row = int(np.argmax(labels < 0))
         found = str(table.labels("category")[row])
-        raise InputError(f"column 'category' of {str(table.path)!r} is {found!r} at row {row}; FMoW has no such one.")
+        raise InputError(
+            "column 'category'", f"of {str(table.path)!r} is {found!r} at row {row}", "FMoW has no such one"
+        )
     return labels
 
 

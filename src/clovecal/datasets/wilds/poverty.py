@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import AnyArray, InputError, check_choice
+from clovecal._checks import AnyArray, check_choice
 from clovecal.datasets._columns import read_columns
 from clovecal.datasets._lazy import Files, Inputs, LazyDataset, combined, decode_npz
 from clovecal.datasets._scores import check_predicted, pearson, worst
@@ -23,6 +23,7 @@ from clovecal.datasets.wilds._base import (
     require,
     version_of,
 )
+from clovecal.errors import InputError
 
 PUBLISHED = Published(
     name="poverty",
@@ -59,7 +60,9 @@ class MemoryMapped:
         row = self.rows[index]
         images = np.load(self.path, mmap_mode="r", allow_pickle=False)  # opened each time: nothing to pickle
         if row >= len(images):
-            raise InputError(f"file {str(self.path)!r} has {len(images)} images, none for row {row}; get it again.")
+            raise InputError(
+                f"file {str(self.path)!r}", f"has {len(images)} images, none for row {row}", "get it again"
+            )
         return np.array(images[row].transpose(2, 0, 1), dtype=np.float32)
 
     def subset(self, rows: AnyArray) -> MemoryMapped:
@@ -107,7 +110,7 @@ def load(
     if unknown.any():
         row = int(np.argmax(unknown))
         raise InputError(
-            f"column 'country' of {str(table.path)!r} is {str(country[row])!r} at row {row}; there is no such one."
+            "column 'country'", f"of {str(table.path)!r} is {str(country[row])!r} at row {row}", "there is no such one"
         )
     if in_domain is None:
         in_domain = MINIATURE_SHARE if is_miniature(folder) else _IN_DOMAIN_ROWS

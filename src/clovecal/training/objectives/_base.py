@@ -9,8 +9,9 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from clovecal._validation import InputError, check_choice, check_count
-from clovecal.training._domains import mean_over_processes, membership
+from clovecal._checks import check_choice, check_count
+from clovecal.errors import InputError
+from clovecal.training.loop.gathering import mean_over_processes, membership
 from clovecal.training.losses import row_losses
 
 State: TypeAlias = Mapping[str, Tensor]
@@ -138,7 +139,7 @@ class PenalisedObjective(Objective):
     def __init__(self, penalty: float, *, anneal: int, rescale: bool, loss: str) -> None:
         super().__init__(loss=loss)
         if not 0 <= penalty < math.inf:
-            raise InputError(f"penalty is {penalty}; pass a finite weight of 0 or more.")
+            raise InputError("penalty", f"is {penalty}", "pass a finite weight of 0 or more")
         self.rescale = rescale
         self.register_buffer("penalty", torch.tensor(float(penalty)))
         self.register_buffer("anneal", torch.tensor(check_count(anneal, "anneal", at_least=0)))
@@ -167,9 +168,11 @@ class _Both(Objective):
 
     def __init__(self, first: Objective, second: Objective) -> None:
         if first.loss != second.loss:
-            raise InputError(f"loss is {first.loss!r} in one objective and {second.loss!r} in the other; use the same.")
+            raise InputError(
+                "loss", f"is {first.loss!r} in one objective and {second.loss!r} in the other", "use the same"
+            )
         if first._has_own_risk and second._has_own_risk:
-            raise InputError("both objectives of a sum have a risk of their own (GroupDRO); use one of them.")
+            raise InputError("both objectives", "of a sum have a risk of their own (GroupDRO)", "use one of them")
         super().__init__(loss=first.loss)
         self.first, self.second = first, second
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from clovecal._validation import InputError
+from clovecal.errors import InputError
 from clovecal.training.losses import coral
 from clovecal.training.objectives._base import PenalisedObjective
 
@@ -31,5 +31,5 @@ class CORAL(PenalisedObjective):
     def penalty_value(self, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None) -> Tensor:
         """Return the mean distance over pairs of domains."""
         if features is None:
-            raise InputError("features is missing; CORAL compares the domains' features, pass features=.")
+            raise InputError("features", "is missing", "CORAL compares the domains' features, pass features=")
         return coral(features, members)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clovecal._validation import InputError, check_count, check_positive
+from clovecal._checks import check_count, check_positive
+from clovecal.errors import InputError
 from clovecal.training.losses import group_weights_update, mean_by_domain
 from clovecal.training.objectives._base import Objective, State
 
@@ -48,8 +49,9 @@ class GroupDRO(Objective):
         absent = len(weights) - members.shape[1]
         if absent < 0:
             raise InputError(
-                f"domains has {members.shape[1]} domains but GroupDRO was made for {len(weights)}; make it with "
-                f"n_domains={members.shape[1]}."
+                "domains",
+                f"has {members.shape[1]} domains but GroupDRO was made for {len(weights)}",
+                f"make it with n_domains={members.shape[1]}",
             )
         by_domain, _ = mean_by_domain(losses, torch.nn.functional.pad(members, (0, absent)))
         if self.training:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from clovecal._validation import InputError, check_choice, check_count
+from clovecal._checks import check_choice, check_count
 from clovecal.datasets.wilds import amazon, camelyon17, civilcomments, fmow, poverty
 from clovecal.datasets.wilds._base import MINIATURE, Published, release_file
 from clovecal.datasets.wilds.miniatures import _images, _texts
 from clovecal.datasets.wilds.miniatures._planting import INVARIANT
+from clovecal.errors import InputError
 
 _Writer = Callable[[Path, int, int, np.random.Generator], None]
 
@@ -84,7 +85,7 @@ def write(name: str, root: str | Path, *, rows: int = 1000, size: int = 32, seed
         release = release_file(folder)
         if release.is_file() and release.read_text(encoding="utf-8", errors="replace") == made:
             return folder
-        raise InputError(f"folder {str(folder)!r} holds something else; choose another root or remove it.")
+        raise InputError(f"folder {str(folder)!r}", "holds something else", "choose another root or remove it")
     root.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=root))
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clovecal._validation import AnyArray, FloatArray
+from clovecal._checks import AnyArray, FloatArray
 
 INVARIANT = 0.75  # how often the invariant signal is the label, in every domain
 

@@ -1,0 +1,56 @@
+"""``clovecal apply``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from clovecal.cli._options import output_option
+
+
+@click.command("apply")
+@click.argument("calibrator", type=click.Path(path_type=Path))
+@click.argument("file")
+@output_option("the rows with a new column; the ending says in which format")
+@click.option(
+    "--score", "scores", multiple=True, metavar="COLUMN", help="Column of scores; once per class for several."
+)
+@click.option("--column", default="calibrated", show_default=True, help="Name of the new column.")
+@click.option("--format", type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]), help="Format of FILE.")
+def command(
+    calibrator: Path, file: str, output: Path, force: bool, scores: tuple[str, ...], column: str, format: str | None
+) -> None:
+    """Apply a calibrator to a file of predictions.
+
+    Every other column and the order of the rows are kept; the file may be larger than memory.
+
+    \b
+    Example:
+        clovecal apply cal.json predictions.parquet -o calibrated.parquet
+    """
+    from clovecal import load_calibrator
+    from clovecal.tables import apply_to_file, open_table
+
+    fitted = load_calibrator(calibrator)
+    table = open_table(file, format=format)
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("Calibrating {task.completed:,.0f} rows"), TimeElapsedColumn())
+        with Progress(*columns, transient=True, console=Console(stderr=True)) as shown:
+            task = shown.add_task("", total=None)
+            rows = apply_to_file(
+                fitted,
+                table,
+                output,
+                scores=scores,
+                column=column,
+                overwrite=force,
+                on_rows=lambda count: shown.advance(task, count),
+            )
+    else:
+        rows = apply_to_file(fitted, table, output, scores=scores, column=column, overwrite=force)
+    click.echo(f"{rows:,} rows written to {output}.", err=True)

@@ -1,0 +1,80 @@
+"""``clovecal audit``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clovecal.cli._options import check_writable, json_option, load, naming, print_json, progress, table_options
+
+
+@click.command("audit")
+@click.argument("file")
+@table_options
+@click.option("--task", type=click.Choice(["binary", "multiclass", "regression"]), help="What kind of model (guessed).")
+@click.option("--bins", default=10, show_default=True, help="Bins of the calibration error.")
+@click.option("--ci", default=0.95, show_default=True, help="Confidence level of the intervals.")
+@click.option("--tolerance", default=0.01, show_default=True, help="Calibration error still called calibrated.")
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page (HTML) here.")
+@click.option("--force", is_flag=True, help="Replace an existing page.")
+@json_option
+def command(
+    file: str,
+    task: str | None,
+    bins: int,
+    ci: float,
+    tolerance: float,
+    report: Path | None,
+    force: bool,
+    as_json: bool,
+    **columns: Any,
+) -> None:
+    """Tell whether the model is equally right in every domain.
+
+    FILE has a row per prediction (csv, tsv, parquet, arrow, ndjson; a quoted glob; - for standard input) with a label,
+    a predicted probability and a domain.
+
+    \b
+    Example:
+        clovecal audit predictions.csv --domain hospital --report page.html
+    """
+    from clovecal import audit
+
+    if report is not None:
+        check_writable(report, overwrite=force)
+    table = load(file, columns)
+    with naming(table), progress("Auditing"):
+        result = audit(
+            table.y,
+            table.p,
+            domains=table.domains,
+            sample_weight=table.sample_weight,
+            task=task,
+            bins=bins,
+            ci=ci,
+            tolerance=tolerance,
+        )
+    if report is not None:
+        from clovecal.report import summarize, write_report
+
+        with progress("Writing the page"):
+            page = summarize(
+                result,
+                y=table.y,
+                p=table.p,
+                domains=table.domains,
+                sample_weight=table.sample_weight,
+                source=file,
+                command=shlex.join(["clovecal", *sys.argv[1:]]),
+            )
+            write_report(page, report, overwrite=force)
+    if as_json:
+        print_json({"columns": str(table.columns), **result.to_dict()})
+    else:
+        click.echo(str(result))
+    if report is not None:
+        click.echo(f"Page: {report}", err=as_json)

@@ -1,0 +1,167 @@
+"""``clovecal predict``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from clovecal.cli._options import check_writable, output_option, progress
+from clovecal.cli.finetune import reject_input_as_output
+from clovecal.errors import InputError
+
+
+@click.command("predict")
+@click.argument("model", metavar="HEAD|NETWORK", type=click.Path(path_type=Path))
+@click.argument("source", metavar="FEATURES|TABLE", required=False)
+@output_option("the predictions (.parquet or .csv)")
+@click.option("--label", metavar="NAME", help="Column (npz: array) of labels to keep, if there is one (guessed).")
+@click.option(
+    "--domain",
+    "domains",
+    multiple=True,
+    metavar="NAME",
+    help="Column (npz: array) of domains to keep, if there is one (guessed); once per 0/1 column.",
+)
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Predict the images in this folder with a network: those that TABLE names, or without a table all.",
+)
+@click.option("--texts", is_flag=True, help="Predict the texts in TABLE with a network.")
+@click.option("--input", metavar="NAME", help="Column of images' files, or of texts (guessed: file, text, …).")
+@click.option("--with-features", is_flag=True, help="Write a network's features too, which a head reads.")
+@click.option("--weights", type=click.Path(path_type=Path), help="Folder of BERT's vocabulary, if it has moved.")
+@click.option("--workers", type=click.IntRange(0), default=0, show_default=True, help="Processes that read inputs.")
+@click.option("--device", help="cpu, cuda, cuda:1, …; default: a GPU if there is one.")
+@click.option(
+    "--format",
+    type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
+    help="Format of a table of features, when its ending does not tell.",
+)
+def command(
+    model: Path,
+    source: str | None,
+    output: Path,
+    force: bool,
+    label: str | None,
+    domains: tuple[str, ...],
+    images: Path | None,
+    texts: bool,
+    input: str | None,
+    with_features: bool,
+    weights: Path | None,
+    workers: int,
+    device: str | None,
+    format: str | None,
+) -> None:
+    """Write the predictions of a trained head, or of a network for new images or texts.
+
+    HEAD or NETWORK was written by `clovecal finetune`; FEATURES has the same features. Labels and domains are kept
+    where there are some, labels as the number of their class, so that `clovecal audit` reads the result: p is the
+    probability of the second class, p_0, p_1, … those of several.
+
+    \b
+    Example:
+        clovecal predict head.safetensors new.parquet -o predictions.parquet
+        clovecal predict network --images new_photos -o predictions.parquet
+        clovecal predict network --texts new.csv -o predictions.parquet
+    """
+    check_writable(output, overwrite=force)
+    reject_input_as_output(output, model, *([] if source is None else [source]))
+    if output.suffix.lower() not in (".parquet", ".csv"):
+        raise InputError(f"output {str(output)!r}", "has another ending than .parquet and .csv", "choose one of them")
+    if images is not None or texts:
+        if images is not None and texts:
+            raise InputError("--images and --texts", "are both given", "a network reads one of them")
+        if format is not None:
+            raise InputError("--format", "is of a table of features", "leave it out for a network")
+        _predict_with_network(
+            model,
+            source,
+            output,
+            images=images,
+            input=input,
+            label=label,
+            domains=domains,
+            features=with_features,
+            weights=weights,
+            workers=workers,
+            device=device,
+        )
+        return
+    if model.is_dir():
+        raise InputError(f"path {str(model)!r}", "is a folder, as of a network", "add --images FOLDER or --texts")
+    if source is None:
+        raise InputError("FEATURES", "is missing", "name the file of features to predict")
+    if with_features or input is not None or weights is not None:
+        given = "--with-features" if with_features else "--input" if input is not None else "--weights"
+        raise InputError(given, "is of a network", "add --images FOLDER or --texts, or leave it out")
+    _predict_with_head(model, source, output, force=force, label=label, domains=domains, device=device, format=format)
+
+
+def _predict_with_head(
+    head: Path,
+    features: str,
+    output: Path,
+    *,
+    force: bool,
+    label: str | None,
+    domains: tuple[str, ...],
+    device: str | None,
+    format: str | None,
+) -> None:
+    try:
+        from clovecal.tables.features import read_features
+        from clovecal.training.head.files import load_head
+        from clovecal.training.head.predictions import write_predictions
+    except ImportError as error:
+        raise _missing(error) from None
+    fitted = load_head(head, device=device)
+    names = getattr(fitted, "feature_names_in_", None)
+    with progress(f"Predicting {features}"):
+        rows = read_features(features, label=label, domains=domains, names=names, format=format, required=False)
+        write_predictions(fitted, rows, output, overwrite=force)
+    if rows.used is not None:
+        click.echo(f"{features}: {rows.used}.", err=True)
+    click.echo(f"{len(rows):,} rows written to {output}; classes: {', '.join(map(str, fitted.classes_))}.", err=True)
+
+
+def _predict_with_network(
+    folder: Path,
+    table: str | None,
+    output: Path,
+    *,
+    images: Path | None,
+    input: str | None,
+    label: str | None,
+    domains: tuple[str, ...],
+    features: bool,
+    weights: Path | None,
+    workers: int,
+    device: str | None,
+) -> None:
+    try:
+        from clovecal.training.loop.predicting import as_device
+        from clovecal.training.network.exporting import load_network, write_table
+        from clovecal.training.network.predictions import predictions, read_new
+        from clovecal.training.network.training import Place
+    except ImportError as error:
+        raise _missing(error) from None
+    as_device(device)
+    network = load_network(folder, place=Place(device, workers, weights))
+    with progress(f"Predicting {table or images}"):
+        rows = read_new(network, table, images=images, input=input, label=label, domains=domains)
+        write_table(output, predictions(network, rows, features=features))
+    described = network.description
+    if rows.roles is not None:
+        click.echo(f"{table}: {rows.roles.in_words('text' if images is None else 'image')}.", err=True)
+    classes = f"; classes: {', '.join(described.classes)}" if described.classes else ""
+    click.echo(f"{len(rows):,} rows written to {output}{classes}.", err=True)
+
+
+def _missing(error: ImportError) -> click.ClickException:
+    return click.ClickException(
+        f"predicting needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
+    )

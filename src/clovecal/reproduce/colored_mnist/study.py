@@ -1,0 +1,226 @@
+"""Colored MNIST: a hundred models a method, and the choice among them (paper: section 6.1 and appendix C)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import groupby
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import clovecal as cc
+from clovecal import records
+from clovecal._checks import FloatArray
+from clovecal.errors import InputError
+from clovecal.reproduce.colored_mnist.averages import Average, keep_predictions, run_averages
+from clovecal.reproduce.colored_mnist.choice import OURS
+from clovecal.reproduce.colored_mnist.config import (
+    DEFAULT_METHODS,
+    METHODS,
+    PAPERS,
+    Config,
+    Hyperparameters,
+    Method,
+    configs,
+    draw,
+)
+from clovecal.reproduce.colored_mnist.data import DATA, SETTINGS, Split, split
+from clovecal.reproduce.colored_mnist.measures import Metric, measure
+
+if TYPE_CHECKING:
+    from clovecal.training.objectives import Objective
+
+__all__ = ["DEFAULT_METHODS", "METHODS", "SETTINGS", "Config", "Hyperparameters", "Method", "configs", "draw", "run"]
+
+COUNTS = (1, 3, 5, 10)  # of models that are averaged
+
+
+def run(
+    wanted: Sequence[Config],
+    results: Path,
+    *,
+    device: str | None = None,
+    at_once: int = 100,
+    workers: int = 1,
+    on_models: Callable[[float], None] | None = None,
+) -> None:
+    """Train the models that have no record yet, append a record of each, and one of each average of the best.
+
+    Parameters
+    ----------
+    wanted
+        From `configs`.
+    results
+        File of the models' records (JSON lines); those of averages go into ``averages.jsonl`` and predictions in the
+        test domain, which averages need, into ``predictions/`` beside it.
+    device
+        Of torch; None: a GPU if there is one.
+    at_once
+        Models of one method that are trained together; an interruption loses at most these.
+    workers
+        Processes that measure trained models.
+    on_models
+        Called now and then with the number of models (and parts of one) trained since the last call.
+    """
+    _check_methods(records.read(results), wanted)
+    _check_device(device)
+    with _mapping(workers) as over_models:
+        for (data, setting, seed), of_split in groupby(records.missing(results, wanted), key=_split_of):
+            rows = split(DATA[data](), SETTINGS[setting], seed)
+            for _, of_method in groupby(of_split, key=lambda config: config.method):
+                for members in _lots(list(of_method), at_once):
+                    start = time.perf_counter()
+                    logits, diverged = _train(members, rows, device, on_models)
+                    seconds = (time.perf_counter() - start) / len(members)
+                    _keep(results.parent / "predictions", members, logits, rows)
+                    measured = over_models(_measuring(members[0].method, rows), logits, diverged)
+                    for config, outcome in zip(members, measured, strict=True):
+                        drawn = {"hyperparameters": asdict(draw(config)), "seconds": seconds}
+                        records.append(results, config, _rounded({**drawn, **outcome}))
+    run_averages(
+        records.read(results), results.parent / "predictions", results.parent / "averages.jsonl", _averages(wanted)
+    )
+
+
+def _check_methods(found: Iterable[Mapping[str, Any]], wanted: Iterable[Config]) -> None:
+    """Refuse to mix in one file what figures could not tell apart."""
+    mine = {config.method.name: (config.data, asdict(config.method)) for config in wanted}
+    for config in (record["config"] for record in found):
+        name, theirs = config["method"]["name"], (config["data"], config["method"])
+        if mine.get(name, theirs) != theirs:
+            raise InputError(
+                "results", f"has models of {name!r} trained with other options or data", "choose another folder"
+            )
+
+
+def _check_device(name: str | None) -> None:
+    """Refuse a device that torch cannot use, before any data are read."""
+    if name is not None:
+        from clovecal.training.loop.predicting import as_device
+
+        as_device(name)
+
+
+def _split_of(config: Config) -> tuple[str, str, int]:
+    return config.data, config.setting, config.seed
+
+
+def _lots(members: list[Config], size: int) -> Iterator[list[Config]]:
+    return (members[start : start + size] for start in range(0, len(members), size))
+
+
+def _averages(wanted: Iterable[Config]) -> Iterator[Average]:
+    """Return the averages over all methods, over the paper's, and over each method alone."""
+    for (data, setting, seed), of_split in groupby(wanted, key=_split_of):
+        methods = tuple(dict.fromkeys(config.method.name for config in of_split))
+        paper = tuple(name for name in methods if name in PAPERS)
+        for pool in dict.fromkeys((methods, paper, *((name,) for name in methods))):
+            if pool:
+                yield from (Average(setting, seed, data, pool, OURS, count) for count in COUNTS)
+
+
+def _keep(folder: Path, members: Sequence[Config], logits: FloatArray, rows: Split) -> None:
+    first = members[0]
+    name = f"{first.data}-{first.setting}-{first.seed}-{first.method.name}-{first.member}.npz"
+    test = logits[:, -len(rows.test.y) :]
+    keep_predictions(folder, name, [config.member for config in members], test, rows.test.y)
+
+
+def _train(
+    members: Sequence[Config], rows: Split, device: str | None, on_models: Callable[[float], None] | None
+) -> tuple[FloatArray, Sequence[str | None]]:
+    """Train models of one method; return each one's logits for all rows, and why it diverged or None."""
+    from clovecal.training.data import TrainingData
+    from clovecal.training.ensemble.training import Member, train_ensemble
+    from clovecal.training.loop.predicting import as_device
+
+    method, seed, n_train = members[0].method, members[0].seed, len(rows.train.y)
+    on_gpu = as_device(device).type == "cuda"
+    told = 0.0
+
+    def tell(done: int, _: int) -> None:
+        nonlocal told
+        if on_models is not None:
+            on_models(done / method.steps - told)
+            told = done / method.steps
+
+    trained = train_ensemble(
+        [
+            Member(
+                hidden=(one.hidden, one.hidden),
+                objective=_objective(method, one),
+                lr=one.learning_rate,
+                l2=one.l2,
+                seed=1000 * seed + config.member,
+                batch_seed=seed,  # shared, so that a batch is gathered once for all members
+            )
+            for config, one in ((config, draw(config)) for config in members)
+        ],
+        TrainingData.of(rows.X[:n_train], rows.train.y, domains=rows.train.domain),
+        steps=method.steps,
+        batch_size=method.batch_size and method.batch_size * len(SETTINGS[members[0].setting].train),
+        optimizer=method.optimizer,
+        device=device,
+        precision=method.precision if on_gpu else None,
+        progress=tell,
+    )
+    tell(len(members) * method.steps, 0)
+    return trained.logits(rows.X), trained.diverged
+
+
+def _objective(method: Method, drawn: Hyperparameters) -> Objective:
+    from clovecal.training.objectives import ERM, IRM, CLOvE
+
+    if method.penalty == "none":
+        return ERM()
+    if method.penalty == "irm":
+        return IRM(drawn.penalty_weight, anneal=drawn.anneal)
+    return CLOvE(drawn.penalty_weight, anneal=drawn.anneal, **_kernel(method))
+
+
+def _kernel(method: Method) -> dict[str, Any]:
+    return {
+        "of": method.of,
+        "kernel": method.kernel,
+        "gamma": method.gamma,
+        "width": method.width,
+        "unbiased": method.unbiased,
+    }
+
+
+@contextmanager
+def _mapping(workers: int) -> Iterator[Callable[..., Iterable[dict[str, Any]]]]:
+    """Yield ``map``, or one that spreads its work over processes."""
+    if workers == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:  # a fork would copy a GPU's state
+        yield partial(pool.map, chunksize=4)
+
+
+def _measuring(method: Method, rows: Split) -> Callable[[FloatArray, str | None], dict[str, Any]]:
+    """Return a function of a model's logits and of why it diverged, which other processes can be given."""
+    penalty: Metric | None = None
+    if method.penalty != "none":
+        penalty = cc.irm_penalty if method.penalty == "irm" else partial(cc.mmce, **_kernel(method))
+    return partial(_measure_one, replace(rows, X=rows.X[:0]), penalty)  # without the inputs, which are large
+
+
+def _measure_one(labels: Split, penalty: Metric | None, logits: FloatArray, diverged: str | None) -> dict[str, Any]:
+    if diverged is not None:
+        return {"diverged": diverged}
+    return measure(labels, logits, penalty)
+
+
+def _rounded(value: Any) -> Any:
+    """Keep six significant digits, a third of a record's length."""
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

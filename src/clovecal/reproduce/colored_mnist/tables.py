@@ -1,0 +1,198 @@
+"""Tables of Colored MNIST from records alone: the paper's numbers beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from clovecal.reproduce.colored_mnist.choice import (
+    AMONG,
+    CRITERIA,
+    NAMES,
+    OURS,
+    Pool,
+    Record,
+    choose,
+    half_skill,
+    methods_of,
+    objective,
+    optimal_log_losses,
+    pearson,
+    pools,
+    settings_of,
+    spread,
+)
+from clovecal.reproduce.colored_mnist.config import PAPERS
+from clovecal.reproduce.colored_mnist.data import SETTINGS
+
+CLOSE = 0.05  # nats from the optimal invariant classifier's log-loss
+_PAPERS_PEARSON = {("digit25", "ece"): "−0.92", ("digit25", "raw-irm"): "−0.59"}
+_PAPERS_SELECTION = {"digit25": {"accuracy": "10.96 ± 0.81", "floor": "64.98 ± 2.67"}}
+_PAPERS_FLOORS = (0.65, 0.70, 0.74)  # "below 75%", which the paper leaves open
+
+Rows = list[list[str]]
+
+
+def tables(records: Sequence[Record], averages: Sequence[Record]) -> str:
+    """Return all tables in markdown.
+
+    Parameters
+    ----------
+    records
+        Of the models.
+    averages
+        Of the averages.
+    """
+    parts = []
+    for setting in settings_of(records):
+        seeds = len(pools(records, setting))
+        heading = f"## {setting}: {SETTINGS[setting]}, {seeds} seed{'s' * (seeds > 1)} of the data"
+        parts += [heading, _methods_table(records, setting), _pearson_table(records, setting)]
+        parts += [_selection_table(records, averages, setting)]
+    return "\n\n".join(parts)
+
+
+def _methods_table(records: Sequence[Record], setting: str) -> str:
+    """Return what the models of each method do in the test domain; quartiles are over all models of all seeds."""
+    here = [one for one in records if one["config"]["setting"] == setting]
+    invariant = optimal_log_losses(setting)[0]
+    rows: Rows = []
+    for method in methods_of(here):
+        members = [one for one in here if one["config"]["method"]["name"] == method]
+        trained = [one for one in members if "diverged" not in one]
+        if not trained:
+            continue
+        accuracy = np.array([one["test"]["accuracy"] for one in trained])
+        losses = np.array([one["test"]["log_loss"] for one in trained])
+        lowest = [
+            min((one for one in trained if one["config"]["seed"] == seed), key=objective)["test"]["log_loss"]
+            for seed in sorted({one["config"]["seed"] for one in trained})
+        ]
+        rows.append(
+            [
+                NAMES.get(method, method),
+                str(len(members)),
+                str(len(members) - len(trained)),
+                " / ".join(_percent(value) for value in np.percentile(accuracy, (25, 50, 75))),
+                _percent(accuracy.max()),
+                f"{np.median(losses):.3f}",
+                f"{np.mean(losses <= invariant + CLOSE):.0%}",
+                spread(lowest, 3),
+                f"{np.mean([one['seconds'] for one in members]):.2f}",
+            ]
+        )
+    head = [
+        "method",
+        "models",
+        "diverged",
+        "test accuracy, quartiles",
+        "best",
+        "median test log-loss",
+        f"within {CLOSE:g} of {invariant:.3f}",
+        "log-loss of the lowest objective",
+        "seconds a model",
+    ]
+    return _markdown(head, rows)
+
+
+def _pearson_table(records: Sequence[Record], setting: str) -> str:
+    """Return the correlation of each criterion with the test accuracy, over the paper's three methods and over all."""
+    paper, everything = pools(records, setting, PAPERS), pools(records, setting)
+    rows = [
+        [
+            criterion.axis + (" (the paper's)" if name in ("ece", "raw-irm") else ""),
+            _PAPERS_PEARSON.get((setting, name), ""),
+            spread([pearson(pool, name) for pool in paper], 2) if paper else "",
+            spread([pearson(pool, name) for pool in everything], 2),
+        ]
+        for name, criterion in CRITERIA.items()
+    ]
+    return _markdown(["Pearson with test accuracy", "paper", "the paper's methods", "all methods"], rows)
+
+
+def _selection_table(records: Sequence[Record], averages: Sequence[Record], setting: str) -> str:
+    """Return what is chosen without test data, and how it does in the test domain."""
+    rows: Rows = []
+    papers = pools(records, setting, PAPERS)
+    for whose, found, known in (
+        ("the paper's methods", papers, _PAPERS_SELECTION.get(setting, {})),
+        ("all methods", pools(records, setting), {}),
+    ):
+        rows += _selection_row("in-domain accuracy alone", whose, found, _most_accurate, known.get("accuracy", ""))
+        for floor in _PAPERS_FLOORS if setting in _PAPERS_SELECTION else ():
+            by_ece = partial(choose, criterion="ece", floor=floor)
+            rows += _selection_row(f"ECE, floor {floor:.0%}", whose, found, by_ece, known.get("floor", ""))
+        for name in ("ece", "raw-irm", "positive-mmce"):
+            label = f"{CRITERIA[name].label}, floor at half the skill"
+            rows += _selection_row(label, whose, found, partial(_above_half, criterion=name))
+        rows += _our_rows(averages, setting, whose, found)
+    for method in methods_of(records):
+        mine, name = pools(records, setting, (method,)), NAMES.get(method, method)
+        rows += _our_rows(averages, setting, name, mine)
+    head = [
+        "chosen by",
+        "among",
+        "paper: test accuracy",
+        "ours",
+        "median seed",
+        "in-domain accuracy",
+        "what was chosen",
+    ]
+    return _markdown(head, rows, text=(0, 1, 6))
+
+
+def _our_rows(averages: Sequence[Record], setting: str, whose: str, found: Sequence[Pool]) -> Iterator[list[str]]:
+    """Return the rows of our criterion: its best model, the most accurate of its best, and their mean predictions."""
+    label = f"{CRITERIA[OURS].label}, floor at half the skill"
+    yield from _selection_row(label, whose, found, partial(_above_half, criterion=OURS))
+    most_accurate = partial(_above_half, criterion=OURS, among=AMONG)
+    yield from _selection_row(f"the same, the most accurate of the {AMONG} best", whose, found, most_accurate)
+    yield from _average_rows(averages, setting, whose, found)
+
+
+def _selection_row(
+    label: str, whose: str, found: Sequence[Pool], choose: Callable[[Pool], int | None], known: str = ""
+) -> Iterator[list[str]]:
+    """Return a row about what is chosen in each seed, or none where nothing can be."""
+    chosen = [(pool, choose(pool)) for pool in found]
+    met = [(pool, one) for pool, one in chosen if one is not None]
+    if met:
+        ood = [100 * float(pool.ood_accuracy[one]) for pool, one in met]
+        inside = [100 * float(pool.id_accuracy[one]) for pool, one in met]
+        methods = _listed(str(pool.method[one]) for pool, one in met)
+        yield [label, whose, known, spread(ood, 2), f"{np.median(ood):.2f}", spread(inside, 2), methods]
+
+
+def _average_rows(averages: Sequence[Record], setting: str, whose: str, found: Sequence[Pool]) -> Iterator[list[str]]:
+    """Return a row for each number of models averaged, of the methods that a pool has."""
+    methods = {str(name) for pool in found for name in pool.method}
+    mine = [one for one in averages if one["config"]["setting"] == setting and set(one["config"]["methods"]) == methods]
+    for count in sorted({one["config"]["count"] for one in mine} - {1}):
+        of_count = [one for one in mine if one["config"]["count"] == count]
+        accuracy = [100 * one["test"]["accuracy"] for one in of_count]
+        names = _listed(name for one in of_count for name, _ in one["members"])
+        label = f"the same, mean prediction of the {count} best"
+        yield [label, whose, "", spread(accuracy, 2), f"{np.median(accuracy):.2f}", "", names]
+
+
+def _listed(methods: Iterable[str]) -> str:
+    return ", ".join(NAMES.get(name, name) for name in dict.fromkeys(methods))
+
+
+def _most_accurate(pool: Pool) -> int:
+    return int(np.argmax(pool.id_accuracy))
+
+
+def _above_half(pool: Pool, *, criterion: str, among: int = 1) -> int | None:
+    return choose(pool, criterion, half_skill(pool), among=among)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _markdown(head: Sequence[str], rows: Rows, text: Sequence[int] = (0,)) -> str:
+    rule = ["---" if column in text else "---:" for column in range(len(head))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))

@@ -1,0 +1,1 @@
+"""Linear-Gaussian domains: how many are enough (section 3)."""

@@ -1,0 +1,1 @@
+"""The Two-Bit environments: the optima of IRMv1 and CLOvE (figure 3a)."""

@@ -1,0 +1,89 @@
+"""Scores in unseen domains against calibration in the domains seen (paper: figure 4), from records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clovecal.datasets.wilds import published
+from clovecal.plots import COLOURS, MARKERS
+from clovecal.reproduce.wilds.settings import COLUMNS
+from clovecal.reproduce.wilds.tables import (
+    ALGORITHM_NAMES,
+    COLUMN_NAMES,
+    DATASET_NAMES,
+    algorithms_in,
+    columns_in,
+    judged_on,
+    score_name,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Record = Mapping[str, Any]
+
+# The same in every panel, whichever algorithms it has.
+_MARKER = dict(zip(ALGORITHM_NAMES, MARKERS, strict=False))
+_COLOUR = dict(zip(COLUMNS, (*COLOURS, "#000000"), strict=True))
+
+
+def figure(found: Sequence[Record]) -> Figure:
+    """Draw a panel for each data set: a point for each network and column."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    datasets = list(dict.fromkeys(one["config"]["model"]["dataset"] for one in found))
+    wide = min(len(datasets), 3)
+    high = -(-len(datasets) // wide)
+    canvas = Figure(figsize=(4.6 * wide + 2.2, 4.2 * high), layout="constrained")
+    axes = canvas.subplots(high, wide, squeeze=False).ravel()
+    for ax in axes[len(datasets) :]:
+        ax.set_axis_off()
+    for ax, dataset in zip(axes, datasets, strict=False):
+        panel([one for one in found if one["config"]["model"]["dataset"] == dataset], ax)
+    colours = [
+        Line2D([], [], marker="s", linestyle="", color=_COLOUR[name], label=COLUMN_NAMES[name])
+        for name in columns_in(found)
+    ]
+    markers = [
+        Line2D([], [], marker=_MARKER[name], linestyle="", color="#555555", label=ALGORITHM_NAMES[name])
+        for name in algorithms_in(found)
+    ]
+    canvas.legend(handles=[*colours, *markers], loc="outside right upper", frameon=False)
+    return canvas
+
+
+def panel(found: Sequence[Record], ax: Axes) -> Axes:
+    """Draw one data set; the title has the correlation over all its points."""
+    dataset = found[0]["config"]["model"]["dataset"]
+    headline, scale = published(dataset).headline, 1 if dataset == "poverty" else 100
+    points = [
+        (scale * one["id"]["mean_ece"], scale * one["ood"][headline])
+        if one["ood"][headline] is not None
+        else (np.nan, np.nan)
+        for one in found
+    ]
+    for one, point in zip(found, points, strict=True):
+        algorithm, column = one["config"]["model"]["recipe"]["algorithm"], one["config"]["column"]
+        ax.plot(
+            *point,
+            _MARKER[algorithm],
+            color=_COLOUR[column],
+            markersize=7,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+        )
+    values = np.array([point for point in points if not np.isnan(point).any()])
+    title = f"{DATASET_NAMES[dataset]}, {len(values)} points"
+    if len(values) > 2 and values.std(axis=0).min() > 0:
+        title += f", Pearson {np.corrcoef(values.T)[0, 1]:.2f}".replace("-", "−")
+    ax.set_title(title, loc="left", fontsize=10)
+    kind = "calibration error of the mean" if scale == 1 else "ECE (×100)"
+    ax.set_xlabel(f"{kind}, mean over domains seen")
+    ax.set_ylabel(f"{score_name(dataset)}, {judged_on(dataset)}")
+    ax.grid(alpha=0.25)
+    return ax

@@ -1,0 +1,234 @@
+"""What a WILDS table needs before it is begun: data, device, disk, hours; wrong inputs are refused here."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from clovecal._checks import check_choice
+from clovecal.datasets import LazyDataset, wilds
+from clovecal.datasets.wilds import miniatures
+from clovecal.errors import InputError
+from clovecal.reproduce.wilds.rates import RATES
+from clovecal.reproduce.wilds.settings import SETTINGS, Config, Miniature, Model, columns_of, models_of
+from clovecal.reproduce.wilds.stages import ModelFolder, parts
+from clovecal.training.loop.predicting import as_device
+from clovecal.training.network.backbones import backbone as known_backbone
+from clovecal.training.network.training import Place, try_out
+
+_BYTES = 4  # of a number on disk
+# times the weights: them, the optimizer's two moments and the best state, in a checkpoint and in the next one
+_CHECKPOINT = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that a study will do.
+
+    Attributes
+    ----------
+    data
+        The rows, read.
+    parts
+        The rows that columns are fitted and judged on.
+    models
+        The networks to train.
+    configs
+        What will have a record.
+    output
+        Folder of records, networks, tables and figures.
+    place
+        Device, workers, weights.
+    """
+
+    data: LazyDataset
+    parts: Mapping[str, LazyDataset]
+    models: tuple[Model, ...]
+    configs: tuple[Config, ...]
+    output: Path
+    place: Place
+
+    def folder(self, model: Model) -> ModelFolder:
+        """Return the files of a network."""
+        return ModelFolder(self.output, model)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that will be written, about, less what is there already."""
+        recipe = self.models[0].recipe
+        known = known_backbone(recipe.backbone)
+        weights = _BYTES * known.parameters
+        width = known.features + max(len(self.data.classes), 1)
+        untrained = sum(not self.folder(one).trained for one in self.models)
+        return untrained * weights + (untrained > 0) * _CHECKPOINT * weights + self._rows_to_keep * width * _BYTES
+
+    @property
+    def rows_to_train_on(self) -> int:
+        """Rows that the networks that are not trained yet will see, each as often as it is seen."""
+        rows = self.data.split_counts["train"]
+        return sum(rows * one.recipe.epochs for one in self.models if not self.folder(one).trained)
+
+    @property
+    def rows_to_predict(self) -> int:
+        """Rows to predict: the validation split after each epoch, and every part at the end."""
+        judged = self.data.split_counts["val"]
+        epochs = sum(one.recipe.epochs for one in self.models if not self.folder(one).trained)
+        return judged * epochs + self._rows_to_keep
+
+    @property
+    def _rows_to_keep(self) -> int:
+        """Rows whose logits and features are to be kept, and are not yet."""
+        return sum(len(self.parts[part]) for one in self.models for part in self.folder(one).untold)
+
+    def __str__(self) -> str:
+        first, recipe = self.models[0], self.models[0].recipe
+        algorithms = ", ".join(dict.fromkeys(one.recipe.algorithm for one in self.models))
+        trained = sum(self.folder(one).trained for one in self.models)
+        counts = ", ".join(f"{split} {count:,}" for split, count in self.data.split_counts.items())
+        lines = [
+            f"{first.dataset} ({first.data}): {counts}",
+            f"columns are fitted on {len(self.parts['fit']):,} rows of {len(self.parts['fit'].domain_names):,} domains "
+            f"and judged on {len(self.parts['id']):,} rows of domains seen and {len(self.parts['ood']):,} others",
+            f"{len(self.models)} networks ({trained} trained already): {recipe.backbone}, {algorithms}, "
+            f"{len({one.seed for one in self.models})} seeds, {recipe.epochs} epochs, batches of {recipe.batch_size}",
+            f"training domains: {' × '.join(first.domains)}",
+            f"{len(self.configs)} records: {', '.join(dict.fromkeys(one.column for one in self.configs))}",
+            f"disk: {_size(self.disk_bytes)} of {_size(_free(self.output))} free in {str(self.output)!r}",
+            self._hours(),
+        ]
+        return "\n".join(lines)
+
+    def _hours(self) -> str:
+        work = f"{self.rows_to_train_on:,} rows to train on and {self.rows_to_predict:,} to predict"
+        if known_backbone(self.models[0].recipe.backbone).package is None:
+            return f"work: {work}; minutes, for a stand-in"
+        dataset = self.models[0].dataset
+        rates, own = RATES[dataset], SETTINGS[dataset].recipe.backbone
+        hours = (self.rows_to_train_on / rates.training + self.rows_to_predict / rates.predicting) / 3600
+        return (
+            f"GPU hours: about {hours:,.1f}, for {work}, at {rates.training:,.0f} and {rates.predicting:,.0f} rows a "
+            f"second of {own}, {rates.source}"
+        )
+
+
+def prepare(
+    dataset: str,
+    root: str | Path | None,
+    output: str | Path,
+    *,
+    algorithms: Sequence[str] = (),
+    seeds: int = 4,
+    backbone: str | None = None,
+    batch_size: int | None = None,
+    epochs: int | None = None,
+    head_steps: int = 5000,
+    miniature: Miniature | None = None,
+    splits: str = "paper",
+    place: Place | None = None,
+) -> Plan:
+    """Read and check everything a table needs, and refuse what cannot work before any training.
+
+    Parameters
+    ----------
+    dataset
+        "camelyon17", "civilcomments", "fmow", "poverty" or "amazon".
+    root
+        The folder that holds ``<name>_v<version>``; with ``miniature`` it is written there (None: into ``output``).
+    output
+        Folder for everything that is made; an interrupted study with the same folder goes on.
+    algorithms, seeds, backbone, batch_size, epochs, miniature
+        As in `models_of`.
+    head_steps
+        Most steps of the CLOvE head for each strength of its penalty.
+    splits
+        "paper" or "wilds", as in `clovecal.datasets.wilds.load`.
+    place
+        Device, workers and weights; without a GPU a full-size network is trained only if the device is named.
+    """
+    place, output = place or Place(), Path(output)
+    check_choice(dataset, "dataset", wilds.NAMES)
+    models_like = partial(
+        models_of,
+        dataset,
+        algorithms=algorithms,
+        seeds=seeds,
+        backbone=backbone,
+        batch_size=batch_size,
+        epochs=epochs,
+        miniature=miniature,
+    )
+    _check_device(models_like("not read yet")[0].recipe.backbone, place)
+    if root is None and miniature is None:
+        raise InputError("root", "is missing", f"name the folder that holds {dataset}, or ask for a miniature")
+    place_of_data = Path(root) if root is not None else output / "data"
+    if miniature is not None:
+        _write(dataset, place_of_data, miniature)
+    data = wilds.load(dataset, place_of_data, splits=splits)
+    found = wilds.check(dataset, place_of_data)
+    if found.problems:
+        more = f" ({len(found.problems)} problems)" if len(found.problems) > 1 else ""
+        raise InputError(
+            f"folder {str(found.folder)!r}", f"is not complete{more}: {found.problems[0].rstrip('.')}", "complete it"
+        )
+    models = models_like(_release(found, splits))
+    configs = tuple(Config(model, column, head_steps) for model in models for column in columns_of(dataset))
+    plan = Plan(data, parts(data), models, configs, output, place)
+    _check_folders(plan)
+    free = _free(output)
+    if plan.disk_bytes > free:
+        raise InputError(
+            f"output {str(output)!r}",
+            f"has {_size(free)} free and {_size(plan.disk_bytes)} are needed",
+            "choose another disk",
+        )
+    return plan
+
+
+def _write(dataset: str, root: Path, miniature: Miniature) -> None:
+    how = {"rows": miniature.rows, "size": miniature.size, "seed": miniature.seed}
+    try:
+        miniatures.write(dataset, root, **how)
+    except OSError:  # under torchrun another process may have been faster: then this finds its folder
+        miniatures.write(dataset, root, **how)
+
+
+def _release(found: wilds.FolderCheck, splits: str) -> str:
+    if found.expected is None:
+        text = next(found.folder.glob("RELEASE_v*.txt")).read_text(encoding="utf-8")
+        return f"miniature: {text.partition(': ')[2].strip()}, {splits} splits"
+    return f"{found.folder.name}, {splits} splits"
+
+
+def _check_device(backbone: str, place: Place) -> None:
+    if place.device is None and not torch.cuda.is_available() and known_backbone(backbone).package is not None:
+        raise InputError(
+            "device: there", f"is no GPU, and {backbone} takes days without one", "pass device cpu if that is meant"
+        )
+    as_device(place.device)
+
+
+def _check_folders(plan: Plan) -> None:
+    """Refuse what earlier runs left and this one cannot go on from, and a network that cannot be built or run."""
+    folders = [plan.folder(model) for model in plan.models]
+    for folder in folders:
+        folder.check()
+    unfinished = [folder for folder in folders if folder.untold]
+    if unfinished:
+        network = try_out(plan.models[0].recipe, plan.data, place=plan.place)
+        for folder in unfinished:
+            if folder.trained:
+                folder.check_weights(network)
+
+
+def _free(folder: Path) -> int:
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(existing).free
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

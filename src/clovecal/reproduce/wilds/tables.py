@@ -1,0 +1,182 @@
+"""The WILDS tables in the paper's layout, from records alone (paper: tables 2 and 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from clovecal.datasets.wilds import published
+from clovecal.reproduce.wilds.settings import COLUMNS
+
+Record = Mapping[str, Any]
+
+COLUMN_NAMES = {
+    "original": "original",
+    "naive": "naive",
+    "robust": "robust (risk)",
+    "robust-regret": "robust (regret)",
+    "auto": "auto",
+    "clove": "CLOvE",
+    "clove-strong": "CLOvE (strongest λ)",
+}
+ALGORITHM_NAMES = {
+    "erm": "ERM",
+    "irm": "IRM (closed form)",
+    "irm-halves": "IRM",
+    "coral": "DeepCORAL",
+    "group-dro": "GroupDRO",
+}
+DATASET_NAMES = {
+    "camelyon17": "Camelyon17",
+    "civilcomments": "CivilComments",
+    "fmow": "FMoW",
+    "poverty": "PovertyMap",
+    "amazon": "Amazon",
+}
+# The paper's tables 2 and 3: original, naive, robust, CLOvE; mean and standard deviation over four seeds.
+PAPERS: Mapping[tuple[str, str], Mapping[str, tuple[float, float]]] = {
+    key: dict(zip(("original", "naive", "robust", "clove"), values, strict=False))
+    for key, values in {
+        ("fmow", "erm"): ((32.63, 1.6), (33.09, 2.1), (37.19, 3.5), (44.16, 1.8)),
+        ("fmow", "coral"): ((31.73, 1.0), (31.75, 1.0), (33.86, 1.6), (40.05, 0.9)),
+        ("fmow", "irm-halves"): ((31.33, 1.2), (31.81, 1.6), (34.41, 1.5), (42.24, 1.4)),
+        ("camelyon17", "erm"): ((66.66, 14.4), (71.23, 8.9), (71.22, 8.6), (75.75, 4.9)),
+        ("camelyon17", "coral"): ((72.44, 4.4), (75.97, 5.4), (76.8, 6.5), (79.96, 3.9)),
+        ("camelyon17", "irm-halves"): ((70.87, 6.8), (73.25, 6.6), (73.4, 6.9), (73.95, 6.1)),
+        ("poverty", "erm"): ((0.832, 0.011), (0.827, 0.014), (0.834, 0.006)),
+        ("poverty", "irm-halves"): ((0.735, 0.117), (0.812, 0.016), (0.815, 0.015)),
+        ("poverty", "coral"): ((0.832, 0.011), (0.835, 0.009), (0.837, 0.012)),
+        ("civilcomments", "erm"): ((63.65, 2.6), (76.98, 0.5), (78.99, 0.8), (80.39, 0.7)),
+        ("civilcomments", "irm-halves"): ((40.61, 16.0), (68.97, 1.3), (68.92, 1.3), (68.45, 2.0)),
+        ("civilcomments", "group-dro"): ((71.67, 0.7), (76.2, 1.3), (78.54, 0.8), (80.07, 0.3)),
+    }.items()
+}
+_MOST_DOMAINS = 12  # with a column of their own
+
+
+def tables(found: Sequence[Record]) -> str:
+    """Return all tables in markdown: a score outside the domains seen, the same inside, and calibration by domain."""
+    texts = []
+    for dataset, data, backbone in dict.fromkeys(_study(one) for one in found):
+        here = [one for one in found if _study(one) == (dataset, data, backbone)]
+        score = score_name(dataset)
+        seeds = len({one["config"]["model"]["seed"] for one in here})
+        heading = f"### {DATASET_NAMES[dataset]}: {backbone}, {seeds} seed{'s' * (seeds > 1)} ({data})"
+        papers = "" if data.startswith("miniature") else "; the paper's numbers below ours"
+        texts += [
+            heading,
+            f"{judged_on(dataset).capitalize()}, {score}, mean (sd); best in bold{papers}:",
+            score_table(here, "ood"),
+            f"Domains seen, {score}, mean (sd):",
+            score_table(here, "id"),
+            "Calibration error in each domain seen (×100), the mean over seeds:"
+            if dataset != "poverty"
+            else "Calibration error of the mean (in units of wealth), the mean over seeds:",
+            error_table(here),
+        ]
+    return "\n\n".join(texts)
+
+
+def score_name(dataset: str) -> str:
+    """Return what a data set's own score is called, with its unit."""
+    return "Pearson's r" if dataset == "poverty" else f"{published(dataset).headline.replace('_', ' ')}, %"
+
+
+def judged_on(dataset: str) -> str:
+    """Return which rows the tables are about; CivilComments has no unseen domain."""
+    return "test rows" if dataset == "civilcomments" else "unseen domains"
+
+
+def score_table(found: Sequence[Record], part: str) -> str:
+    """Return the data set's own score of every algorithm and column, with the paper's where there is one."""
+    dataset, data, _ = _study(found[0])
+    columns = columns_in(found)
+    rows = []
+    for algorithm in algorithms_in(found):
+        values = {one: _values(found, algorithm, one, lambda record: _score(record, part)) for one in columns}
+        best = max((float(np.mean(value)) for value in values.values() if value), default=None)
+        cells = [_cell(value, dataset, bold=bool(value) and float(np.mean(value)) == best) for value in values.values()]
+        rows.append([ALGORITHM_NAMES[algorithm], *cells])
+        known = PAPERS.get((dataset, algorithm), {})
+        if known and part == "ood" and not data.startswith("miniature"):
+            shown = [_pair(*known[one], dataset) if one in known else "" for one in columns]
+            rows.append([f"{ALGORITHM_NAMES[algorithm]}, paper", *shown])
+    return _markdown(["algorithm", *(COLUMN_NAMES[one] for one in columns)], rows)
+
+
+def error_table(found: Sequence[Record]) -> str:
+    """Return the calibration error of every column in every domain seen, or its mean and worst where they are many."""
+    scale = 1 if _study(found[0])[0] == "poverty" else 100
+    domains = list(dict.fromkeys(name for one in found for name in one["id"].get("ece", {})))
+    shown = domains if len(domains) <= _MOST_DOMAINS else []
+    rows = []
+    for algorithm in algorithms_in(found):
+        for column in columns_in(found):
+
+            def mean(pick: Callable[[Record], Any], algorithm: str = algorithm, column: str = column) -> str:
+                values = _values(found, algorithm, column, pick)
+                return f"{scale * float(np.mean(values)):.{1 if scale > 1 else 3}f}" if values else ""
+
+            by_domain = [mean(lambda record, name=name: record["id"].get("ece", {}).get(name)) for name in shown]  # type: ignore[misc]
+            rows.append(
+                [
+                    ALGORITHM_NAMES[algorithm],
+                    COLUMN_NAMES[column],
+                    mean(lambda record: record["id"]["mean_ece"]),
+                    mean(lambda record: record["id"]["worst_ece"]),
+                    *by_domain,
+                ]
+            )
+    return _markdown(["algorithm", "column", "mean", "worst", *shown], rows, text=2)
+
+
+def algorithms_in(found: Iterable[Record]) -> list[str]:
+    """Return the algorithms that have records, in the tables' order."""
+    here = {one["config"]["model"]["recipe"]["algorithm"] for one in found}
+    return [name for name in ALGORITHM_NAMES if name in here]
+
+
+def columns_in(found: Iterable[Record]) -> list[str]:
+    """Return the columns that have records, in the tables' order."""
+    here = {one["config"]["column"] for one in found}
+    return [name for name in COLUMNS if name in here]
+
+
+def _study(record: Record) -> tuple[str, str, str]:
+    model = record["config"]["model"]
+    return model["dataset"], model["data"], model["recipe"]["backbone"]
+
+
+def _score(record: Record, part: str) -> float | None:
+    score: float | None = record[part][published(record["config"]["model"]["dataset"]).headline]
+    return score
+
+
+def _values(found: Iterable[Record], algorithm: str, column: str, pick: Callable[[Record], Any]) -> list[float]:
+    values = [
+        pick(one)
+        for one in found
+        if one["config"]["column"] == column and one["config"]["model"]["recipe"]["algorithm"] == algorithm
+    ]
+    return [value for value in values if value is not None]
+
+
+def _cell(values: Sequence[float], dataset: str, *, bold: bool) -> str:
+    if not values:
+        return ""
+    scale = 1 if dataset == "poverty" else 100
+    spread = scale * float(np.std(values, ddof=1)) if len(values) > 1 else None
+    text = _pair(scale * float(np.mean(values)), spread, dataset)
+    return f"**{text}**" if bold else text
+
+
+def _pair(mean: float, spread: float | None, dataset: str) -> str:
+    digits, spread_digits = (3, 3) if dataset == "poverty" else (2, 1)
+    return f"{mean:.{digits}f}" + ("" if spread is None else f" ({spread:.{spread_digits}f})")
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> str:
+    rule = ["---"] * text + ["---:"] * (len(head) - text)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))

@@ -1,0 +1,296 @@
+"""Frozen features in files: arrays of an npz archive or columns of a table, with labels and domains beside them."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clovecal._checks import AnyArray
+from clovecal.errors import InputError
+from clovecal.tables import open_table
+from clovecal.tables._columns import find_columns, reject_duplicates
+from clovecal.tables._values import names_of, numbers_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ARRAYS = {"features": ("X", "features"), "label": ("y", "label", "labels"), "domain": ("domains", "domain")}
+# Stand for the features, of which there may be thousands, and for a role that is not looked for, where columns are
+# guessed.
+_FEATURES, _NONE = "\0features", "\0none"
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRows:
+    """Features, and what else a file says about its rows.
+
+    Attributes
+    ----------
+    X
+        (n, d) array, or a table with a column each.
+    y
+        Name and values of the labels, or None.
+    domains
+        Name and values of each domain column: one of labels, or several of 0 and 1; none when there are no domains.
+    used
+        In words, which columns of a table are what and which are left out; None for an archive, whose arrays have
+        names of their own.
+    """
+
+    X: Any
+    y: tuple[str, AnyArray] | None
+    domains: Mapping[str, AnyArray]
+    used: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def n_features(self) -> int:
+        """How many features there are."""
+        return int(self.X.shape[1])
+
+    def training_labels(self) -> tuple[AnyArray, AnyArray]:
+        """Return labels and domains, or raise if one is missing."""
+        if self.y is None:
+            raise InputError("the file", "has no labels", "name them with --label")
+        if not self.domains:
+            raise InputError("the file", "has no domains", "name them with --domain")
+        columns = list(self.domains.values())
+        return self.y[1], columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+
+def read_features(
+    source: str,
+    *,
+    label: str | None = None,
+    domains: Sequence[str] = (),
+    prefix: str | None = None,
+    names: Sequence[str] | None = None,
+    format: str | None = None,
+    required: bool = True,
+) -> FeatureRows:
+    """Read features, labels and domains.
+
+    Parameters
+    ----------
+    source
+        An .npz archive (arrays ``X``, ``y`` and ``domains``: labels or an n×k matrix), or any table that
+        `clovecal.tables.open_table` reads.
+    label, domains
+        Names of columns or arrays; guessed when not given.
+    prefix
+        How the names of the feature columns begin; None: all other columns that hold numbers.
+    names
+        The feature columns themselves, as a fitted head knows them.
+    format
+        Of a table, when its ending does not tell.
+    required
+        Whether labels and domains must be there.
+    """
+    if format is None and Path(source).suffix.lower() == ".npz":
+        if prefix is not None:
+            raise InputError("--features", "names columns of a table", "the features of an npz archive are its array X")
+        return _from_archive(Path(source), label, domains, required)
+    return _from_table(source, label, domains, prefix, names, format, required)
+
+
+def _from_archive(path: Path, label: str | None, domains: Sequence[str], required: bool) -> FeatureRows:
+    if not path.is_file():
+        raise InputError(f"file {str(path)!r}", "does not exist", "check the name")
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"file {str(path)!r}", "cannot be read as npz: it is no whole archive", "write it again")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except ValueError:
+        raise InputError(
+            f"file {str(path)!r}",
+            "cannot be read as npz: an array in it holds Python objects",
+            "store text and numbers",
+        ) from None
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise InputError(f"file {str(path)!r}", "cannot be read as npz: it is damaged", "write it again") from None
+    x_name = _array_name(arrays, "features", None, path)
+    X = arrays[x_name]
+    if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
+        raise InputError(
+            f"array {x_name!r}", f"of {str(path)!r} has shape {X.shape} of {X.dtype}", "it must be rows of numbers"
+        )
+    y_name = _array_name(arrays, "label", label, path, required=required)
+    names = domains or [_array_name(arrays, "domain", None, path, required=required)]
+    chosen = [_array_name(arrays, "domain", name, path) for name in names if name is not None]
+    for name in filter(None, (y_name, *chosen)):
+        matrix = chosen == [name] and arrays[name].ndim == 2
+        if arrays[name].dtype.kind not in "biufU" or not (arrays[name].ndim == 1 or matrix):
+            raise InputError(
+                f"array {name!r}",
+                f"of {str(path)!r} has shape {arrays[name].shape} of {arrays[name].dtype}",
+                "it must be text or numbers, one a row",
+            )
+        if len(arrays[name]) != len(X):
+            raise InputError(
+                f"array {name!r}",
+                f"of {str(path)!r} has {len(arrays[name])} rows but {x_name!r} has {len(X)}",
+                "store as many",
+            )
+    for name in filter(None, (x_name, y_name, *chosen)):
+        _reject_not_finite(arrays[name], name)
+    return FeatureRows(X, None if y_name is None else (y_name, arrays[y_name]), _domain_columns(arrays, chosen))
+
+
+def _array_name(
+    arrays: Mapping[str, AnyArray], role: str, said: str | None, path: Path, *, required: bool = True
+) -> Any:
+    names = (said,) if said is not None else _ARRAYS[role]
+    found = next((name for name in names if name in arrays), None)
+    if found is None and (required or said is not None):
+        raise InputError(
+            f"file {str(path)!r}", f"has no array {names[0]!r} for the {role}", f"it has {', '.join(map(repr, arrays))}"
+        )
+    return found
+
+
+def _reject_not_finite(array: AnyArray, name: str) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row, *column = np.argwhere(~np.isfinite(array))[0]
+        place = f"data row {row + 1}" + "".join(f", column {number + 1}" for number in column)
+        raise InputError(f"array {name!r}", f"is {array[row, *column]} at {place}", "fill it in or drop such rows")
+
+
+def _domain_columns(arrays: Mapping[str, AnyArray], names: Sequence[str]) -> dict[str, AnyArray]:
+    if len(names) == 1 and arrays[names[0]].ndim == 1:
+        return {"domain": arrays[names[0]]}
+    if len(names) == 1:  # an n×k matrix
+        return {f"domain_{number}": column for number, column in enumerate(arrays[names[0]].T)}
+    return {name: arrays[name] for name in names}
+
+
+def _from_table(
+    source: str,
+    label: str | None,
+    domains: Sequence[str],
+    prefix: str | None,
+    names: Sequence[str] | None,
+    format: str | None,
+    required: bool,
+) -> FeatureRows:
+    import pyarrow as pa
+
+    table = open_table(source, format=format)
+    reject_duplicates(table.columns)
+    # A fitted head knows its features; the label and the domain are guessed among the other columns.
+    free = [name for name in table.columns if required or names is None or name not in names]
+    found_label, found_domains = _roles(table.columns, free, label, domains, required)
+    roles = {name for name in (found_label, *found_domains) if name is not None}
+    if names is not None:
+        missing = next((name for name in names if name not in table.columns), None)
+        if missing is not None:
+            raise InputError(f"{source!r}", f"has no column {missing!r}, which the head was trained on", "add it")
+        twice = next((name for name in names if required and name in roles), None)
+        if twice is not None:
+            raise InputError(
+                f"column {twice!r}", f"of {source!r} is a feature and the label or domain too", "name another"
+            )
+        wanted = list(names)
+    else:
+        wanted = [name for name in table.columns if name not in roles and name.startswith(prefix or "")]
+    if not wanted and prefix is not None:
+        raise InputError(
+            f"{source!r}", f"has no column whose name begins with {prefix!r}", "name the features' beginning"
+        )
+    used = [*wanted, *(name for name in table.columns if name in roles and name not in wanted)]
+    batches = list(table.batches(used, as_numbers=[name for name in wanted if names is not None or prefix]))
+    whole = pa.Table.from_batches(batches).combine_chunks() if batches else None
+    if whole is None or not whole.num_rows:
+        raise InputError(f"{source!r}", "has a header but no rows", "give a table with rows")
+    if names is None and prefix is None:
+        wanted = [name for name in wanted if _is_numeric(whole.schema.field(name).type)]
+        if not wanted:
+            raise InputError(
+                f"{source!r}",
+                "has no column of numbers besides the label and the domain",
+                "a list of numbers must be spread over a column each",
+            )
+    if not required and label is None and found_label is not None and whole[found_label].null_count == len(whole):
+        found_label = None  # a column of labels to come
+    X = pa.table({name: numbers_of(whole[name].combine_chunks(), name, 0) for name in wanted})
+    y = None if found_label is None else (found_label, _labels(whole, found_label))
+    if len(found_domains) == 1:
+        members = {found_domains[0]: _labels(whole, found_domains[0])}
+    else:
+        members = {name: numbers_of(whole[name].combine_chunks(), name, 0) for name in found_domains}
+    words = [
+        _in_words("label", [] if found_label is None else [found_label], guessed=label is None),
+        _in_words("domain", found_domains, guessed=not domains),
+    ]
+    if names is None:
+        words.append(_features_in_words(wanted, [name for name in used if name not in {*wanted, *roles}]))
+    return FeatureRows(X, y, members, "; ".join(words))
+
+
+def _roles(
+    available: Sequence[str], free: Sequence[str], label: str | None, domains: Sequence[str], required: bool
+) -> tuple[str | None, tuple[str, ...]]:
+    """Return the label's column and the domains', or what of them there is; guesses are made among the free columns."""
+    absent = next((name for name in (label, *domains) if name is not None and name not in available), None)
+    if absent is not None:
+        raise InputError(f"column {absent!r}", "is not in the table", f"it has {_listed(available)}")
+    if required:
+        columns = find_columns([*available, _FEATURES], label=label, scores=(_FEATURES,), domains=domains)
+        return columns.label, columns.domains
+    stand_ins = (_FEATURES, _NONE)
+    found_label = label or _if_any(
+        lambda: find_columns([*free, *stand_ins], scores=(_FEATURES,), domains=(_NONE,)).label
+    )
+    rest = [name for name in free if name != found_label]
+    found = tuple(domains) or _if_any(
+        lambda: find_columns([*rest, *stand_ins], label=_NONE, scores=(_FEATURES,)).domains
+    )
+    return found_label, found or ()
+
+
+def _in_words(role: str, names: Sequence[str], *, guessed: bool) -> str:
+    if not names:
+        return f"no {role}"
+    return f"{role} {', '.join(map(repr, names))}{' (guessed)' if guessed else ''}"
+
+
+def _features_in_words(features: Sequence[str], left_out: Sequence[str]) -> str:
+    count = "1 feature" if len(features) == 1 else f"{len(features):,} features"
+    without = f"; left out, not numbers: {_listed(left_out)}" if left_out else ""
+    return f"{count}, {_listed(features, most=3)}{without}"
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
+
+
+def _if_any(find: Any) -> Any:
+    try:
+        return find()
+    except InputError:
+        return None
+
+
+def _labels(table: pa.Table, name: str) -> AnyArray:
+    values, codes = names_of(table[name].combine_chunks(), name, 0)
+    return np.asarray(values)[codes]
+
+
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )

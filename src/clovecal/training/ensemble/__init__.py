@@ -1,0 +1,1 @@
+"""Hundreds of small models trained at once, as one stack of matrices."""

@@ -1,0 +1,1 @@
+"""A scikit-learn estimator on frozen features, trained for calibration in every domain."""

@@ -1,0 +1,278 @@
+"""The one training loop: batches of several domains, an objective, and nothing that ties it to a model."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from clovecal._checks import check_choice, check_count, check_positive
+from clovecal._progress import progress_bar
+from clovecal.errors import InputError
+from clovecal.training.data import TrainingData, count_labels
+from clovecal.training.loop.arguments import check_makers, check_model, check_objective, check_rows
+from clovecal.training.loop.batches import BatchStream
+from clovecal.training.loop.gathering import is_distributed
+from clovecal.training.loop.predicting import as_device
+from clovecal.training.loop.processes import joined_processes, own_randomness
+from clovecal.training.loop.run import PRECISIONS, MakeOptimizer, MakeSchedule, Run
+from clovecal.training.loop.run_files import Keeper
+from clovecal.training.loop.stopping import EarlyStopping
+from clovecal.training.objectives import Objective
+
+
+class TrainingWarning(UserWarning):
+    """Training went wrong in a way that leaves a usable model."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a run ended.
+
+    Attributes
+    ----------
+    steps
+        Steps taken.
+    best_step
+        The step whose state the model is in.
+    stopped
+        "finished", "early" or "diverged".
+    message
+        The same in a sentence.
+    history
+        The logged lines: step, the objective's terms and learning rate of that step, the validation criterion after
+        it (None: not finite).
+    """
+
+    steps: int
+    best_step: int
+    stopped: str
+    message: str
+    history: tuple[dict[str, float | None], ...]
+
+
+def fit(
+    model: nn.Module,
+    data: TrainingData,
+    objective: Objective,
+    *,
+    steps: int | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = 64,
+    balance: bool = True,
+    domains_a_batch: int | None = None,
+    optimizer: MakeOptimizer | None = None,
+    schedule: MakeSchedule | None = None,
+    l2: float = 0.0,
+    clip_norm: float | None = None,
+    validation: TrainingData | None = None,
+    stopping: EarlyStopping | None = None,
+    device: torch.device | str | None = None,
+    precision: str | None = None,
+    workers: int = 0,
+    seed: int = 0,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 500,
+    log: str | Path | None = None,
+    log_every: int = 50,
+    progress: bool = False,
+    on_step: Callable[[int, int], None] | None = None,
+) -> FitResult:
+    """Train a model in place.
+
+    Parameters
+    ----------
+    model
+        Returns logits, (n,) or (n, C), or a pair (logits, features); a single column, (n, 1), counts as (n,).
+    data
+        Rows to train on.
+    objective
+        What to minimise; it is left as it was, so that a next run starts its annealing anew.
+    steps, epochs
+        How long; name one.
+    batch_size
+        Rows a batch, over all processes; None: all rows.
+    balance
+        Every batch has the same number of rows from each domain, and as many from those in none; a batch is smaller
+        than ``batch_size`` where that is no multiple. False: rows in random order.
+    domains_a_batch
+        Domains that a balanced batch has rows of, drawn anew for each batch, for more domains than fit in one; the
+        rows in no domain are drawn as if they were one more. None: all.
+    optimizer
+        Called with the parameters; None: Adam with learning rate 0.001.
+    schedule
+        Called with the optimizer; its ``step`` is called after each batch.
+    l2
+        Weight of the parameters' squared norm, added to the risk.
+    clip_norm
+        Largest norm of the gradient.
+    validation, stopping
+        Rows and rule of early stopping; stopping needs validation rows.
+    device
+        None: a GPU if there is one.
+    precision
+        None, or "bf16" or "fp16" for autocast of the model; the objective is computed in float32.
+    workers
+        Processes that read a sequence of inputs.
+    seed
+        Of the batches and of dropout; the global random state is left as it was.
+    checkpoint
+        File (.safetensors) that the run is saved to and resumed from; all processes must see it.
+    checkpoint_every, log_every
+        Steps between checkpoints, and between log lines and checks for divergence.
+    log
+        File of JSON lines, appended to; a resumed run cuts it back to its checkpoint first.
+    progress
+        Draw a progress bar on the terminal.
+    on_step
+        Called after each step with the steps done and the steps in all.
+
+    Returns
+    -------
+    FitResult
+        How it ended; the model is in the best state, or in the last without ``stopping``.
+
+    Notes
+    -----
+    Under ``torchrun`` each process trains on its share of every batch through ``DistributedDataParallel``, and the
+    objective is that of the whole batch. A run that was interrupted or killed goes on from its last checkpoint, bit by
+    bit as if nothing had happened on a CPU (only random augmentation in ``workers`` is drawn anew). A checkpoint is
+    resumed by the same call alone, but for ``steps``, ``log_every`` and the like: other data, objective, optimizer or
+    stopping are refused, and so are fewer steps than it has taken. A run whose loss stops being finite ends with a
+    `TrainingWarning` and the best or the last good state. In "fp16" a step whose gradient overflows is skipped, and the
+    schedule waits with it.
+
+    Examples
+    --------
+    >>> from clovecal.training import CLOvE, TrainingData
+    >>> x = torch.randn(200, 1, generator=torch.Generator().manual_seed(0))
+    >>> rows = TrainingData.of(x, (x[:, 0] > 0).long(), domains=["A", "B"] * 100)
+    >>> model = nn.Sequential(nn.Linear(1, 1), nn.Flatten(0))
+    >>> fit(model, rows, CLOvE(1.0), steps=20, device="cpu").message
+    'Trained for 20 steps.'
+    """
+    check_model(model)
+    check_rows(data, "data")
+    check_objective(objective)
+    check_makers(optimizer, schedule)
+    if (steps is None) == (epochs is None):
+        raise InputError("steps and epochs", "are both given, or neither", "name one of them")
+    if stopping is not None and validation is None:
+        raise InputError("validation", "is missing", "early stopping is judged on validation rows")
+    if validation is not None:
+        check_rows(validation, "validation")
+    check_choice(precision, "precision", (None, *PRECISIONS))
+    check_count(epochs if steps is None else steps, "epochs" if steps is None else "steps")
+    for count, name, least in (
+        (log_every, "log_every", 1),
+        (checkpoint_every, "checkpoint_every", 1),
+        (workers, "workers", 0),
+        (seed, "seed", 0),
+    ):
+        check_count(count, name, at_least=least)
+    if not l2 >= 0:
+        raise InputError("l2", f"is {l2}", "pass a weight of 0 or more")
+    if clip_norm is not None:
+        check_positive(clip_norm, "clip_norm")
+    place = as_device(device)
+    objective = copy.deepcopy(objective).to(place)
+    with joined_processes(place), own_randomness(seed, place), _bar(progress) as draw:
+        stream = BatchStream(
+            data,
+            batch_size=batch_size,
+            balance=balance,
+            domains_a_batch=domains_a_batch,
+            seed=seed,
+            device=place,
+            workers=workers,
+        )
+        run = Run(
+            model.to(place),
+            objective,
+            optimizer or torch.optim.Adam,
+            schedule,
+            device=place,
+            precision=precision,
+            l2=l2,
+            clip_norm=clip_norm,
+            batch_size=batch_size,
+            workers=workers,
+            n_labels=count_labels(data.y) if objective.loss == "cross-entropy" else None,
+        )
+        identity = {
+            "rows": len(data),
+            "domains": list(data.names),
+            "batch_size": None if batch_size is None else int(batch_size),
+            "balance": balance,
+            "domains_a_batch": None if domains_a_batch is None else int(domains_a_batch),
+            "seed": int(seed),
+            "objective": objective.settings + str([buffer.tolist() for buffer in objective.buffers()]),
+            "optimizer": run.optimizer_settings,
+            "l2": float(l2),
+            "clip_norm": None if clip_norm is None else float(clip_norm),
+            "precision": precision,
+            "stopping": None if stopping is None else stopping.settings,
+        }
+        with closing(run):
+            keeper = Keeper(run, checkpoint, log, identity)
+            plan = _Plan(
+                steps=(epochs or 0) * stream.batches_an_epoch if steps is None else steps,
+                log_every=log_every,
+                checkpoint_every=checkpoint_every,
+                judge_every=(stopping.every or stream.batches_an_epoch) if stopping is not None else None,
+            )
+            keeper.resume(at_most=plan.steps)
+            batches = stream.starting_at(run.step)
+            while run.step < plan.steps and run.ended is None:
+                loss = run.take_step(next(batches))
+                if plan.checks(run.step):
+                    run.check()
+                if plan.logs(run.step) or run.ended is not None:
+                    line = run.line(loss)
+                    if plan.judges(run.step) and run.ended is None and stopping is not None and validation is not None:
+                        line["criterion"] = run.judge(validation, stopping)
+                    keeper.log(line)
+                if plan.saves(run.step) or run.ended is not None:
+                    keeper.save()
+                draw(run.step, plan.steps)
+                if on_step is not None:
+                    on_step(run.step, plan.steps)
+    best_step, message = run.finish()
+    if run.ended == "diverged" or run.all_refused:
+        warnings.warn(message, TrainingWarning, stacklevel=2)
+    return FitResult(run.step, best_step, run.ended or "finished", message, tuple(keeper.history))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What happens after which step."""
+
+    steps: int
+    log_every: int
+    checkpoint_every: int
+    judge_every: int | None
+
+    def logs(self, step: int) -> bool:
+        return step % self.log_every == 0 or step == self.steps or self.judges(step)
+
+    def judges(self, step: int) -> bool:
+        return self.judge_every is not None and (step % self.judge_every == 0 or step == self.steps)
+
+    def checks(self, step: int) -> bool:
+        return self.logs(step) or self.saves(step)  # no state is saved unseen
+
+    def saves(self, step: int) -> bool:
+        return step % self.checkpoint_every == 0 or step == self.steps
+
+
+def _bar(wanted: bool) -> AbstractContextManager[Callable[[float, float], None]]:
+    """Return a progress bar, drawn if it is wanted and by the first process only."""
+    first = not is_distributed() or dist.get_rank() == 0
+    return progress_bar("training") if wanted and first else nullcontext(lambda *_: None)

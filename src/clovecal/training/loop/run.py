@@ -1,0 +1,235 @@
+"""The state of a run and what a step does to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from clovecal.errors import InputError
+from clovecal.training.data import TrainingData
+from clovecal.training.loop.arguments import check_schedule
+from clovecal.training.loop.batches import Batch
+from clovecal.training.loop.checkpoint import Checkpoint
+from clovecal.training.loop.divergence import Watch, copy_of
+from clovecal.training.loop.gathering import is_distributed, rows_of_processes
+from clovecal.training.loop.predicting import logits_and_features, predict_logits
+from clovecal.training.loop.stopping import EarlyStopping, judge
+from clovecal.training.objectives import Loss, Objective
+
+MakeOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], Optimizer]
+MakeSchedule: TypeAlias = Callable[[Optimizer], LRScheduler]
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_REMEDY = "Lower the learning rate or the penalty, or clip the gradient's norm."
+
+
+class Run:
+    """Everything that a step changes."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        make_optimizer: MakeOptimizer,
+        make_schedule: MakeSchedule | None,
+        *,
+        device: torch.device,
+        precision: str | None,
+        l2: float,
+        clip_norm: float | None,
+        batch_size: int | None,
+        workers: int,
+        n_labels: int | None,
+    ) -> None:
+        self.model, self.objective, self.device = model, objective, device
+        self.n_labels = n_labels  # None: real targets
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = make_optimizer(self.parameters)
+        self.optimizer_settings = _settings(self.optimizer)  # before a schedule changes the learning rate
+        self.schedule = make_schedule(self.optimizer) if make_schedule is not None else None
+        if self.schedule is not None:
+            check_schedule(self.schedule)
+        self.rate = self.optimizer.param_groups[0]["lr"]  # of the last step
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.autocast_to = None if precision is None else PRECISIONS[precision]
+        self.l2, self.clip_norm = l2, clip_norm
+        self.batch_size, self.workers = batch_size, workers
+        self.step = 0
+        self.ended: str | None = None  # why, once it has
+        self.cause = ""  # of a divergence
+        self.best_value, self.best_step, self.waited = math.inf, 0, 0
+        self.best: dict[str, Tensor] | None = None
+        self.watch = Watch(model, device)
+        self.forward = model
+        if is_distributed():
+            self.forward = DistributedDataParallel(model, [device.index] if device.type == "cuda" else None)
+        self.forward.train()
+        self.objective.train()
+
+    def close(self) -> None:
+        """Let go of the other processes; a wrapper that outlived their group could wait for its threads for ever."""
+        self.forward = self.model
+
+    def take_step(self, batch: Batch) -> Loss:
+        """Differentiate the objective on a batch and move the parameters."""
+        with torch.autocast(self.device.type, dtype=self.autocast_to, enabled=self.autocast_to is not None):
+            logits, features = logits_and_features(self.forward, batch.inputs)
+        self._check_outputs(logits)
+        loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.members, features=features)
+        total = loss.total
+        if self.l2:
+            norm = torch.stack([parameter.square().sum() for parameter in self.parameters]).sum()
+            total = total + self.l2 * loss.scale * norm
+        self.optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
+        if self.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+        self.rate, scale = self.optimizer.param_groups[0]["lr"], self.scaler.get_scale()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        skipped = self.scaler.get_scale() < scale  # float16 gradients that overflow are not followed
+        if self.schedule is not None and not skipped:
+            self.schedule.step()
+        self.step += 1
+        self.watch.note(self.step, total, loss)
+        return loss
+
+    def check(self) -> None:
+        """End the run if it has diverged since the last check; else remember that the state is good."""
+        cause = self.watch.check(self.step)
+        if cause is not None:
+            self.ended, self.cause = "diverged", cause
+
+    def judge(self, validation: TrainingData, stopping: EarlyStopping) -> float:
+        """Compare the validation criterion with the best so far, and end the run when it was long ago."""
+        # without gradients four times the rows fit; those of a tensor, which are all in memory, by the thousand
+        size = None if self.batch_size is None or isinstance(validation.inputs, Tensor) else 4 * self.batch_size
+        logits = predict_logits(
+            self.model,
+            validation.inputs,
+            device=self.device,
+            batch_size=size or 4096,
+            workers=self.workers,
+        )
+        self.forward.train()
+        value = judge(logits, validation, stopping, loss=self.objective.loss)
+        if value < self.best_value:
+            self.best_value, self.best_step, self.waited = value, self.step, 0
+            self.best = copy_of(self.model.state_dict())
+        else:
+            self.waited += 1
+            if self.waited >= stopping.patience:
+                self.ended = "early"
+        return value
+
+    def line(self, loss: Loss) -> dict[str, float]:
+        """Return what is logged about a step."""
+        terms = {name: float(term) for name, term in loss.terms.items()}
+        return {"step": self.step, **terms, "lr": float(self.rate)}
+
+    @property
+    def all_refused(self) -> bool:
+        """Whether states were judged and none could be the best."""
+        return self.best is None and self.waited > 0
+
+    def finish(self) -> tuple[int, str]:
+        """Put the model into its final state; return that state's step and how the run ended, in a sentence."""
+        step = self.step
+        if self.best is not None:
+            self.model.load_state_dict(self.best)
+            step = self.best_step
+        elif self.ended == "diverged":
+            step = self.watch.restore()
+        self.model.eval()
+        if self.ended == "diverged":
+            return step, f"{self.cause}; the model is in its state of step {step}. {_REMEDY}"
+        how = f"{'Stopped early after' if self.ended == 'early' else 'Trained for'} {self.step} steps"
+        if self.all_refused:
+            return step, f"{how}; no state reached min_accuracy with a finite criterion; the model is in its last."
+        return step, f"{how}." if step == self.step else f"{how}; the model is in its state of step {step}, the best."
+
+    def state(self, random: Mapping[str, Tensor]) -> Checkpoint:
+        """Return all that a resumed run needs, with the random state of all processes."""
+        kept = Checkpoint()
+        kept.put("model", self.model.state_dict())
+        kept.put("objective", self.objective.state_dict())
+        kept.put("optimizer", self.optimizer.state_dict())
+        kept.put("schedule", self.schedule.state_dict() if self.schedule is not None else {})
+        kept.put("scaler", self.scaler.state_dict())
+        kept.put("best", self.best or {})
+        # the last good state is this one, unless the run has just diverged
+        kept.put("good", self.watch.good_state if self.ended == "diverged" else {})
+        kept.put("random", random)
+        kept.values["run"] = {
+            "step": self.step,
+            "ended": self.ended,
+            "cause": self.cause,
+            "best_value": self.best_value if math.isfinite(self.best_value) else None,
+            "best_step": self.best_step,
+            "waited": self.waited,
+            "good_step": self.watch.good_step,
+        }
+        return kept
+
+    def restore(self, kept: Checkpoint) -> None:
+        """Go on from a saved state."""
+        self.model.load_state_dict(kept.take("model"))
+        self.objective.load_state_dict(kept.take("objective"))
+        self.optimizer.load_state_dict(kept.take("optimizer"))
+        if self.schedule is not None:
+            self.schedule.load_state_dict(kept.take("schedule"))
+        if self.scaler.is_enabled():
+            self.scaler.load_state_dict(kept.take("scaler"))
+        self.best = self._on_device(kept.take("best")) or None
+        run = kept.values["run"]
+        self.step, self.ended, self.cause = run["step"], run["ended"], run["cause"]
+        self.best_value = math.inf if run["best_value"] is None else run["best_value"]
+        self.best_step, self.waited = run["best_step"], run["waited"]
+        if self.ended == "diverged":
+            self.watch.good_state, self.watch.good_step = self._on_device(kept.take("good")), run["good_step"]
+        else:
+            self.watch.take_as_good(self.step)
+        self._set_random_state(kept.take("random"))
+
+    def random_state(self) -> dict[str, Tensor]:
+        """Return the generators' states, a row for each process; every process must ask."""
+        state = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        return {name: rows_of_processes(one[None].to(self.device))[0] for name, one in state.items()}
+
+    def _set_random_state(self, state: Mapping[str, Tensor]) -> None:
+        rank = dist.get_rank() if is_distributed() else 0
+        if rank >= len(state["cpu"]):  # fewer processes wrote the checkpoint: this one keeps its seed
+            return
+        torch.set_rng_state(state["cpu"][rank].clone())  # torch crashes on a view
+        if "cuda" in state and self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["cuda"][rank].clone(), self.device)
+
+    def _on_device(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: tensor.to(self.device) for name, tensor in state.items()}
+
+    def _check_outputs(self, logits: Tensor) -> None:
+        """Reject labels that the model has no output for: one logit would learn from a label of 2 in silence."""
+        n_outputs = logits.shape[1] if logits.ndim > 1 else 2
+        if self.n_labels is not None and self.n_labels > n_outputs:
+            raise InputError(
+                "y",
+                f"has labels up to {self.n_labels - 1} but the model tells {n_outputs} classes apart",
+                f"give it {self.n_labels} outputs",
+            )
+
+
+def _settings(optimizer: Optimizer) -> str:
+    """Return an optimizer's kind and options in words."""
+    groups = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    return f"{type(optimizer).__name__}({groups})"

@@ -1,0 +1,144 @@
+"""Predictions of a trained network for new images or texts, with labels and domains where they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clovecal._checks import AnyArray
+from clovecal.datasets._columns import Columns, read_columns
+from clovecal.datasets._images import check_images, existing_folder, image_files, images_in
+from clovecal.datasets._lazy import Texts
+from clovecal.datasets.wilds import Inputs
+from clovecal.errors import InputError
+from clovecal.training.network.backbones import backbone
+from clovecal.training.network.columns import Roles, find_roles
+from clovecal.training.network.exporting import arrow_table, predicted_columns, worded
+from clovecal.training.network.folder import Description, TrainedNetwork
+from clovecal.training.network.training import outputs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """What to predict.
+
+    Attributes
+    ----------
+    inputs
+        Images or texts.
+    kept
+        Columns that are written beside the predictions: which row it is, labels as numbers of classes, domains.
+    roles
+        The table's columns; None without a table.
+    """
+
+    inputs: Inputs
+    kept: Mapping[str, AnyArray]
+    roles: Roles | None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def read_new(
+    network: TrainedNetwork,
+    table: str | Path | None,
+    *,
+    images: str | Path | None = None,
+    input: str | None = None,
+    label: str | None = None,
+    domains: Sequence[str] = (),
+) -> NewRows:
+    """Read new images or texts for a network, and check that it can read them.
+
+    Parameters
+    ----------
+    network
+        From `load_network`.
+    table
+        CSV or Parquet with a file or a text in each row; None: every image of the folder.
+    images
+        Folder of the images; None: the table has texts.
+    input, label, domains
+        Columns; guessed when not given, and label and domains may be missing.
+    """
+    described = network.description
+    kind = backbone(described.recipe.backbone).kind
+    if (kind == "image") != (images is not None):
+        option = "--images FOLDER" if kind == "image" else "--texts"
+        raise InputError("the network", f"reads {kind}s", f"give {option}")
+    size = described.image[:2] if described.image is not None and described.resized else None
+    if table is None:
+        if images is None:
+            raise InputError("the table", "of texts is missing", "name it")
+        files = images_in(images, size=size)
+        check_images(files, expected=_size(described))
+        return NewRows(files, {"file": files.names}, None)
+    roles = find_roles(table, kind, input=input, label=label, domains=domains, training=False)
+    wanted = [roles.input, *([] if roles.label is None else [roles.label]), *roles.domains]
+    columns = read_columns(Path(table), tuple(dict.fromkeys(wanted)))
+    kept: dict[str, AnyArray] = {"row": columns.rows}
+    inputs: Inputs
+    if images is None:
+        inputs = Texts(columns.texts(roles.input))
+    else:
+        files = image_files(existing_folder(images), columns.texts(roles.input), columns.rows, size)
+        check_images(files, expected=_size(described))
+        kept[roles.input], inputs = files.names, files
+    if roles.label is not None and (label is not None or (columns.texts(roles.label) != "").any()):
+        kept[roles.label] = _labels(columns, roles.label, described)
+    for name in roles.domains:
+        kept[name] = columns.labels(name) if len(roles.domains) == 1 else columns.whole(name)
+    return NewRows(inputs, kept, roles)
+
+
+def predictions(network: TrainedNetwork, rows: NewRows, *, features: bool = False) -> pa.Table:
+    """Return a table of the rows' known columns and p (or ``p_0`` and so on), the predicted label, and the features.
+
+    Parameters
+    ----------
+    network
+        From `load_network`.
+    rows
+        From `read_new`.
+    features
+        Whether to add the features ``emb_0`` and so on, which a head reads.
+    """
+    described = network.description
+    with worded(described.recipe):
+        said = outputs(network.module, described.recipe, rows.inputs, place=network.place)
+    made = predicted_columns(said, described.task, features=features)
+    if described.task != "regression":
+        label = (said.logits > 0).astype(int) if said.logits.ndim == 1 else said.logits.argmax(axis=1)
+        made["predicted"] = np.array(described.classes)[label]
+    clash = next((name for name in made if name in rows.kept), None)
+    if clash is not None:
+        raise InputError(f"column {clash!r}", "is kept, but predictions are written by this name", "rename it")
+    return arrow_table({**rows.kept, **made})
+
+
+def _labels(columns: Columns, name: str, described: Description) -> AnyArray:
+    if described.task == "regression":
+        return columns.finite(name)
+    labels = columns.labels(name)
+    numbers = {known: number for number, known in enumerate(described.classes)}
+    unknown = next((row for row, label in enumerate(labels.tolist()) if label not in numbers), None)
+    if unknown is not None:
+        raise InputError(
+            f"column {name!r}",
+            f"of {str(columns.path)!r} is {str(labels[unknown])!r} at row {columns.rows[unknown]}, a label that the "
+            f"network was not trained on ({', '.join(described.classes[:12])})",
+            "drop such rows",
+        )
+    return np.array([numbers[label] for label in labels.tolist()])
+
+
+def _size(described: Description) -> tuple[int, int] | None:
+    return None if described.image is None else described.image[:2]

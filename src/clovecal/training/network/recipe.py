@@ -1,0 +1,141 @@
+"""Hyperparameters of WILDS' kind, and the objective, optimizer and schedule that they stand for (paper: appendix B)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, StepLR
+
+from clovecal._checks import check_choice, check_count, check_positive
+from clovecal.errors import InputError
+from clovecal.training.network.backbones import backbone
+from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
+
+ALGORITHMS = ("erm", "irm", "irm-halves", "coral", "group-dro", "clove")
+OPTIMIZERS = ("sgd", "adam", "adamw")
+SCHEDULES = (None, "step", "linear")
+_MOMENTUM = 0.9
+_DECAY_AN_EPOCH = 0.96
+_GAMMA = 10.0  # of CLOvE's kernel, as in CloveClassifier
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained.
+
+    Attributes
+    ----------
+    backbone
+        One of `clovecal.training.network.backbones.BACKBONES`.
+    algorithm
+        "erm", "irm" (the square of each domain's gradient), "irm-halves" (WILDS': the product of the gradients of two
+        halves), "coral", "group-dro" or "clove" (not for a regression). All but "erm" see as many rows of each domain
+        in a batch.
+    domains_a_batch
+        How many domains a batch of all but "erm" has rows of, drawn anew for each batch; None, or more than there are:
+        all.
+    epochs, batch_size, learning_rate, weight_decay
+        As their names say; the decay of "adamw" spares biases and norms, as in WILDS.
+    optimizer
+        "sgd" with momentum 0.9, "adam" or "adamw".
+    schedule
+        None, "step" (times 0.96 after each epoch) or "linear" (down to 0 at the end).
+    clip_norm
+        Largest norm of the gradient, or None.
+    penalty, anneal
+        Of IRM, CORAL and CLOvE: the weight, and during how many steps it is 1 before.
+    pretrained
+        Whether to start from pretrained weights.
+    flips
+        Whether images are mirrored at random.
+    max_tokens
+        Tokens that BERT reads of a text.
+    precision
+        None, "bf16" or "fp16".
+    """
+
+    backbone: str
+    algorithm: str = "erm"
+    domains_a_batch: int | None = None
+    epochs: int = 5
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    optimizer: str = "adam"
+    schedule: str | None = None
+    clip_norm: float | None = None
+    penalty: float = 1.0
+    anneal: int = 0
+    pretrained: bool = False
+    flips: bool = False
+    max_tokens: int = 300
+    precision: str | None = None
+
+    def __post_init__(self) -> None:
+        backbone(self.backbone)
+        check_choice(self.algorithm, "algorithm", ALGORITHMS)
+        check_choice(self.optimizer, "optimizer", OPTIMIZERS)
+        check_choice(self.schedule, "schedule", SCHEDULES)
+        check_count(self.epochs, "epochs")
+        check_count(self.batch_size, "batch_size")
+        check_positive(self.learning_rate, "learning_rate")
+        if self.domains_a_batch is not None and not 1 <= self.domains_a_batch <= self.batch_size:
+            raise InputError(
+                "batch_size",
+                f"is {self.batch_size} and a batch has {self.domains_a_batch} domains",
+                "pass at least one row a domain",
+            )
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every batch has as many rows of each domain."""
+        return self.algorithm != "erm"
+
+
+def make_objective(recipe: Recipe, *, n_domains: int, task: str) -> Objective:
+    """Return what a recipe minimises on a "binary", "multiclass" or "regression" task."""
+    loss = "squared" if task == "regression" else "cross-entropy"
+    if recipe.algorithm == "erm":
+        return ERM(loss=loss)
+    if recipe.algorithm == "coral":
+        return CORAL(recipe.penalty, anneal=recipe.anneal, loss=loss)
+    if recipe.algorithm == "group-dro":
+        return GroupDRO(n_domains, loss=loss)
+    if recipe.algorithm == "clove":
+        if task == "regression":
+            raise InputError("algorithm", "is 'clove', which is for classes", "choose another one for a regression")
+        of = "positive" if task == "binary" else "confidence"
+        return CLOvE(recipe.penalty, anneal=recipe.anneal, of=of, gamma=_GAMMA)
+    # WILDS does not divide the loss by the penalty's weight.
+    return IRM(
+        recipe.penalty,
+        anneal=recipe.anneal,
+        rescale=False,
+        halves=recipe.algorithm == "irm-halves",
+        loss=loss,
+    )
+
+
+def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Return a recipe's optimizer of these parameters."""
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters, lr=recipe.learning_rate, momentum=_MOMENTUM, weight_decay=recipe.weight_decay
+        )
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+    every = list(parameters)
+    matrices, vectors = [one for one in every if one.ndim > 1], [one for one in every if one.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=recipe.learning_rate)
+
+
+def make_schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, epoch: int) -> LRScheduler:
+    """Return how a recipe's learning rate changes, where an epoch has so many steps."""
+    if recipe.schedule == "step":
+        return StepLR(optimizer, step_size=epoch, gamma=_DECAY_AN_EPOCH)
+    total = recipe.epochs * epoch
+    return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / total))

@@ -1,0 +1,1 @@
+"""Many heads from one description in TOML."""

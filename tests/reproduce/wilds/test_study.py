@@ -1,0 +1,349 @@
+"""The WILDS tables from generated folders: every data set, algorithm and column, and going on after being killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import clovecal as cc
+from clovecal import cli, records
+from clovecal.cli import _reproduce_wilds
+from clovecal.datasets import LazyDataset
+from clovecal.datasets._lazy import Texts
+from clovecal.datasets.wilds import NAMES, evaluate, load, miniatures, published
+from clovecal.reproduce.wilds import study as wilds
+from clovecal.reproduce.wilds.columns import Part, outcome
+from clovecal.reproduce.wilds.settings import ALGORITHMS
+from clovecal.reproduce.wilds.stages import PARTS, load_outputs, parts, training_domains
+from clovecal.reproduce.wilds.tables import tables
+from clovecal.training.head.choice import penalties_to_try
+from clovecal.training.head.classifier import CloveClassifier
+from clovecal.training.network.exporting import scores
+from clovecal.training.network.training import Outputs, Place, Recipe
+
+CPU = Place(device="cpu")
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+TINY = wilds.Miniature(rows=120, size=8, epochs=1)
+ROWS = {"civilcomments": 600}  # of which a fiftieth is judged on, and most mention no identity
+
+
+def prepare(dataset, output, **options):
+    options = {"miniature": TINY, "head_steps": 5, "seeds": 1, "place": CPU, "algorithms": ALGORITHMS, **options}
+    return wilds.prepare(dataset, None, output, **options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Small networks are slower on several threads, above all where tests run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Return the plan of each data set, and the folder that all of them were done in."""
+    output = tmp_path_factory.mktemp("study")
+    plans = {}
+    for dataset in NAMES:
+        miniature = replace(TINY, rows=ROWS.get(dataset, TINY.rows))
+        plans[dataset] = prepare(dataset, output, miniature=miniature)
+        wilds.run(plans[dataset])
+    return plans, output
+
+
+def test_wilds_defaults_are_those_of_its_version_1_0():
+    bert = {"optimizer": "adamw", "schedule": "linear", "clip_norm": 1.0, "weight_decay": 0.01, "pretrained": True}
+    expected = {
+        "camelyon17": {"backbone": "densenet121", "optimizer": "sgd", "learning_rate": 1e-3, "weight_decay": 0.01,
+                       "batch_size": 32, "epochs": 5, "schedule": None, "pretrained": False},
+        "fmow": {"backbone": "densenet121", "optimizer": "adam", "learning_rate": 1e-4, "weight_decay": 0.0,
+                 "batch_size": 64, "epochs": 50, "schedule": "step", "pretrained": True},
+        "poverty": {"backbone": "resnet18", "optimizer": "adam", "learning_rate": 1e-3, "weight_decay": 0.0,
+                    "batch_size": 64, "epochs": 200, "schedule": "step", "pretrained": False},
+        "civilcomments": {**bert, "backbone": "bert-base-uncased", "learning_rate": 1e-5, "batch_size": 16,
+                          "epochs": 5, "max_tokens": 300},
+        "amazon": {**bert, "backbone": "bert-base-uncased", "learning_rate": 2e-6, "batch_size": 8, "epochs": 3,
+                   "max_tokens": 512},
+    }  # fmt: skip
+    penalties = {
+        "camelyon17": (1, 0.1),
+        "fmow": (1, 0.1),
+        "poverty": (1, 10),
+        "civilcomments": (100, 10),
+        "amazon": (1, 10),
+    }
+    domains_a_batch = {"camelyon17": 2, "fmow": 8, "poverty": 8, "civilcomments": 4, "amazon": 2}
+    for dataset, known in expected.items():
+        irm, halves, coral = (
+            wilds.models_of(dataset, "v1", algorithms=[name], seeds=1)[0].recipe
+            for name in ("irm", "irm-halves", "coral")
+        )
+        assert {name: asdict(irm)[name] for name in known} == known
+        assert (irm.penalty, coral.penalty) == penalties[dataset]
+        assert halves.penalty == irm.penalty
+        assert {irm.domains_a_batch, halves.domains_a_batch, coral.domains_a_batch} == {domains_a_batch[dataset]}
+        erm, dro = (
+            wilds.models_of(dataset, "v1", algorithms=[name], seeds=1)[0].recipe for name in ("erm", "group-dro")
+        )
+        assert (erm.domains_a_batch, dro.domains_a_batch) == (None, dro.batch_size)
+        assert (irm.anneal, halves.anneal, coral.anneal) == (500, 500, 0)  # its CORAL is not annealed
+
+
+@pytest.mark.parametrize("dataset", NAMES)
+def test_every_algorithm_and_column_has_a_record(study, dataset):
+    plans, output = study
+    found = [one for one in records.read(wilds.results_of(output)) if one["config"]["model"]["dataset"] == dataset]
+    columns = [one for one in wilds.COLUMNS if not one.startswith("clove") or dataset != "poverty"]
+    made = [(one["config"]["model"]["recipe"]["algorithm"], one["config"]["column"]) for one in found]
+    assert sorted(made) == sorted((algorithm, column) for algorithm in ALGORITHMS for column in columns)
+    for one in found:
+        assert one["ood"]["rows"] == len(plans[dataset].parts["ood"])
+        assert one["ood"][published(dataset).headline] is not None
+        assert one["id"]["mean_ece"] >= 0
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("dataset", ["camelyon17", "amazon", "poverty"])
+def test_a_record_is_what_the_kept_outputs_give(study, dataset):
+    plans, output = study
+    plan, model = plans[dataset], plans[dataset].models[0]
+    rows = plan.parts
+    said = {part: load_outputs(plan.folder(model), part, len(rows[part])) for part in PARTS}
+    fit, ood = (scores(said[part].logits, rows[part].task) for part in ("fit", "ood"))
+    expected = {
+        "original": ood,
+        "naive": cc.NaiveIsotonic().fit(fit, rows["fit"].y).predict(ood),
+        "robust": cc.RobustIsotonic().fit(fit, rows["fit"].y, domains=rows["fit"].domains).predict(ood),
+        "robust-regret": cc.RobustIsotonic(objective="regret")
+        .fit(fit, rows["fit"].y, domains=rows["fit"].domains)
+        .predict(ood),
+    }
+    if dataset == "camelyon17":
+        head = CloveClassifier(penalty=30.0, max_steps=5, random_state=0, device="cpu")
+        head.fit(said["fit"].features, rows["fit"].y, domains=rows["fit"].domains)
+        expected["clove-strong"] = head.predict_proba(said["ood"].features)[:, 1]
+    headline, metric = published(dataset).headline, cc.regression_calibration if dataset == "poverty" else cc.ece
+    for one in records.read(wilds.results_of(output)):
+        config = one["config"]
+        if config["column"] in expected and config["model"] == json.loads(json.dumps(asdict(model))):
+            p = expected.pop(config["column"])
+            label = p if dataset == "poverty" else p.argmax(axis=1) if p.ndim == 2 else p > 0.5
+            assert one["ood"][headline] == pytest.approx(evaluate(rows["ood"], label.astype(float))[headline])
+            error = cc.per_domain(metric, rows["ood"].y, p, domains=rows["ood"].domains).mean
+            assert one["ood"]["mean_ece"] == pytest.approx(error)
+    assert not expected
+
+
+def test_the_strong_head_has_the_strongest_penalty_that_the_other_may_choose(study):
+    chosen = {
+        (one["config"]["model"]["dataset"], one["config"]["column"]): one["details"]["penalty"]
+        for one in records.read(wilds.results_of(study[1]))
+        if one["config"]["column"].startswith("clove")
+    }
+    assert chosen["camelyon17", "clove-strong"] == max(penalties_to_try("clove", "auto", binary=True))
+    assert chosen["amazon", "clove-strong"] == max(penalties_to_try("clove", "auto", binary=False))
+    assert chosen["camelyon17", "clove"] in penalties_to_try("clove", "auto", binary=True)
+
+
+def test_a_class_that_the_validation_rows_lack_is_not_predicted_and_moves_no_other():
+    y = np.tile([0, 2, 4], 60)  # stars 1, 3 and 5 of five
+    features = np.eye(5, dtype=np.float32)[y] + np.random.default_rng(0).normal(0, 0.05, (180, 5)).astype(np.float32)
+    reviewers = np.array(["ann", "bob"])[np.arange(180) // 3 % 2]
+    rows = LazyDataset(
+        "amazon", "multiclass", tuple("12345"), Texts(np.full(180, "")), y, reviewers, np.full(180, "val")
+    )
+    part = Part(rows, Outputs(np.zeros((180, 5), np.float32), features))
+    config = wilds.Config(wilds.models_of("amazon", "v1", seeds=1)[0], "clove", 100)
+    found = outcome(config, dict.fromkeys(PARTS, part), device="cpu")
+    assert found["ood"]["accuracy"] == 1
+
+
+def test_columns_are_judged_on_rows_they_were_not_fitted_on(study):
+    for dataset, plan in study[0].items():
+        rows = {part: set(plan.parts[part].metadata["row"].tolist()) for part in PARTS}
+        assert not rows["fit"] & rows["id"], dataset
+        assert not rows["ood"] & (rows["fit"] | rows["id"]), dataset
+        if dataset in ("camelyon17", "civilcomments"):  # whose splits have no id_test
+            val = set(plan.data.part("val").metadata["row"].tolist())
+            assert rows["fit"] | rows["id"] == val
+            assert len(rows["id"]) == round(0.2 * len(val))
+
+
+def test_training_domains_are_those_of_wilds(study):
+    plans = study[0]
+    rows = plans["civilcomments"].data.part("train")
+    black = rows.overlapping.index("black")
+    expected = [f"{member}, {y}" for member, y in zip(rows.domains[:, black], rows.y, strict=True)]
+    assert training_domains(rows, ("black", "label")).tolist() == expected
+    rows = plans["amazon"].data.part("train")
+    assert training_domains(rows, ("domain",)).tolist() == rows.domains.tolist()
+    rows = plans["fmow"].data.part("train")
+    assert training_domains(rows, ("year",)).tolist() == rows.metadata["year"].astype(str).tolist()
+
+
+def test_predictions_are_a_table_that_the_command_reads(study):
+    plans, _ = study
+    for dataset, domains in (("camelyon17", ["domain"]), ("civilcomments", ["domain_male", "domain_black"])):
+        plan = plans[dataset]
+        table = str(plan.folder(plan.models[0]).predictions)
+        options = ["--label", "y", "--score", "p", *(word for name in domains for word in ("--domain", name))]
+        result = CliRunner().invoke(cli.group, ["audit", table, *options, "--json"])
+        assert result.exit_code == 0, result.output
+        assert sum(len(part) for part in plan.parts.values()) == json.loads(result.stdout)["n_rows"]
+
+
+def test_nothing_is_done_twice(study, monkeypatch):
+    plans, output = study
+    before = wilds.results_of(output).read_text()
+    monkeypatch.setattr("clovecal.reproduce.wilds.stages.train", None)
+    monkeypatch.setattr("clovecal.reproduce.wilds.stages.outputs", None)
+    monkeypatch.setattr("clovecal.reproduce.wilds.study.outcome", None)
+    wilds.run(plans["poverty"])
+    assert wilds.results_of(output).read_text() == before
+
+
+def test_another_seed_is_another_network(tmp_path):
+    plan = prepare("poverty", tmp_path, seeds=2, algorithms=["erm"])
+    wilds.run(plan)
+    first, second = (load_outputs(plan.folder(model), "ood", len(plan.parts["ood"])) for model in plan.models)
+    assert np.abs(first.logits - second.logits).max() > 1e-3
+
+
+# A process that is killed by the third checkpoint, the second part to predict, or the third column.
+KILLED = """
+import os, signal, sys
+from clovecal.reproduce.wilds import stages as _wilds_stages
+from clovecal.reproduce.wilds import study as wilds
+from clovecal.training.loop.run_files import Keeper
+from clovecal.training.network.training import Place
+place, name, count = {"training": (Keeper, "save", 3), "predicting": (_wilds_stages, "outputs", 2),
+                      "calibrating": (wilds, "outcome", 3)}[sys.argv[1]]
+whole, calls = getattr(place, name), []
+def killing(*arguments, **options):
+    calls.append(1)
+    if len(calls) == count and name != "save":
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = whole(*arguments, **options)
+    if len(calls) == count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+setattr(place, name, killing)
+plan = wilds.prepare("camelyon17", None, sys.argv[2], algorithms=["group-dro"], seeds=1, head_steps=5,
+                     miniature=wilds.Miniature(rows=120, size=8, epochs=4), place=Place(device="cpu"))
+wilds.run(plan, checkpoint_every=1)
+"""
+
+
+def killed_in(stage, output):
+    run = subprocess.run(
+        [sys.executable, "-c", KILLED, stage, str(output)], capture_output=True, text=True, check=False, env=ONE_THREAD
+    )
+    assert run.returncode == -signal.SIGKILL, run.stderr
+
+
+def test_a_run_killed_in_three_stages_ends_with_the_same_table(tmp_path):
+    options = {"algorithms": ["group-dro"], "miniature": wilds.Miniature(rows=120, size=8, epochs=4)}
+    undisturbed = prepare("camelyon17", tmp_path / "undisturbed", **options)
+    wilds.run(undisturbed)
+    output = tmp_path / "killed"
+    plan = prepare("camelyon17", output, **options)
+    folder = plan.folder(plan.models[0])
+    killed_in("training", output)
+    assert folder.checkpoint.exists()
+    assert not folder.trained
+    killed_in("predicting", output)
+    assert [folder.outputs(part).exists() for part in PARTS] == [True, False, False]
+    trained = folder.network.stat().st_mtime_ns
+    assert not folder.checkpoint.exists()
+    killed_in("calibrating", output)
+    assert len(records.read(wilds.results_of(output))) == 2
+    wilds.run(prepare("camelyon17", output, **options))
+    assert folder.network.stat().st_mtime_ns == trained
+    assert not list(folder.path.glob(".*"))  # no file half written, but for those of the killed processes
+    ours, theirs = (records.read(wilds.results_of(one.output)) for one in (plan, undisturbed))
+    assert tables(ours) == tables(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+def test_two_processes_train_together_and_one_does_the_rest(tmp_path):
+    miniatures.write("camelyon17", tmp_path / "data", rows=120, size=8)
+    options = ["--dataset", "camelyon17", "--root", str(tmp_path / "data"), "--backbone", "tiny-image", "--seeds", "2"]
+    options += ["--epochs", "1", "--algorithm", "group-dro", "--device", "cpu", "--head-steps", "5"]
+    run = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "clovecal",
+         "reproduce", "wilds", *options, "-o", str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=120, env=ONE_THREAD,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("| GroupDRO |") == 2 + len(wilds.COLUMNS)  # printed once
+    assert len(records.read(wilds.results_of(tmp_path))) == 2 * len(wilds.COLUMNS)
+
+
+def test_the_command_goes_from_nothing_to_the_table(tmp_path):
+    options = ["--dataset", "civilcomments", "--miniature", "--rows", "600", "--seeds", "1", "--head-steps", "5"]
+    options += ["--epochs", "1", "--algorithm", "erm", "--device", "cpu", "-o", str(tmp_path)]
+    dry = CliRunner().invoke(cli.group, ["reproduce", "wilds", *options, "--dry-run"])
+    assert dry.exit_code == 0, dry.output
+    assert "1 networks (0 trained already)" in dry.stdout
+    assert not wilds.results_of(tmp_path).exists()
+    result = CliRunner().invoke(cli.group, ["reproduce", "wilds", *options])
+    assert result.exit_code == 0, result.output
+    assert "| ERM |" in result.stdout
+    assert (tmp_path / "wilds.png").stat().st_size > 10_000
+    assert (tmp_path / "tables.md").read_text().strip() in result.stdout
+    again = CliRunner().invoke(cli.group, ["reproduce", "wilds", "--tables-only", "-o", str(tmp_path)])
+    assert (tmp_path / "tables.md").read_text().strip() in again.stdout
+
+
+def test_an_interrupted_command_says_that_it_goes_on(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wilds, "run", interrupted)
+    options = ["--dataset", "poverty", "--miniature", "--rows", "120", "--size", "8", "-o", str(tmp_path)]
+    result = CliRunner().invoke(cli.group, ["reproduce", "wilds", *options])
+    assert result.exit_code == 130
+    assert "what is done is kept, and the same command goes on" in result.stderr
+
+
+def test_a_terminal_shows_what_is_being_done(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with _reproduce_wilds._bar() as tell:
+        tell("training camelyon17-erm", 3, 10)
+        tell("calibrating camelyon17-erm", 1, 7)
+    assert "calibrating camelyon17-erm" in capsys.readouterr().err
+
+
+def test_a_data_set_with_an_id_test_keeps_its_validation_rows_whole(study):
+    data = study[0]["fmow"].data
+    assert len(parts(data)["fit"]) == data.split_counts["val"]
+    assert len(parts(data)["id"]) == data.split_counts["id_test"]
+
+
+def test_miniature_training_is_small_and_a_named_backbone_stays():
+    tiny = wilds.models_of("fmow", "v", seeds=1, miniature=TINY)[0].recipe
+    assert (tiny.backbone, tiny.pretrained, tiny.precision, tiny.epochs) == ("tiny-image", False, None, 1)
+    options = {"algorithms": ["erm"], "seeds": 1, "miniature": TINY, "batch_size": 4, "epochs": 2}
+    named = wilds.models_of("fmow", "v", backbone="densenet169", **options)[0]
+    assert named.recipe == Recipe(
+        "densenet169", epochs=2, batch_size=4, learning_rate=TINY.learning_rate, schedule="step", pretrained=True,
+    )  # fmt: skip
+
+
+def test_the_published_splits_may_be_asked_for(tmp_path):
+    plan = prepare("camelyon17", tmp_path, splits="wilds", algorithms=["erm"])
+    assert plan.parts["fit"].domain_names == ("hospital 1",)
+    assert plan.models[0].data.endswith("wilds splits")
+    assert load("camelyon17", tmp_path / "data", splits="wilds").split_counts == plan.data.split_counts

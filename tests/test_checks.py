@@ -1,0 +1,557 @@
+"""Every kind of input becomes the same checked arrays, and every input error says what to do in one sentence."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import math
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clovecal as cc
+from clovecal._checks import (
+    as_floats,
+    as_numpy,
+    check_choice,
+    check_class_labels,
+    check_count,
+    check_finite_rows,
+    check_fraction,
+    check_positive,
+    check_predictions,
+    check_real,
+    check_rng,
+    check_same_length,
+    check_scores,
+    check_weights,
+    is_missing_label,
+)
+from clovecal.errors import InputError
+
+# Exact in single precision, so that every kind must give the very same numbers.
+Y = [0, 1, 1, 0, 1]
+P = [0.25, 0.875, 0.5, 0.375, 1.0]
+P2 = [[0.75, 0.25], [0.125, 0.875], [0.5, 0.5], [0.625, 0.375], [0.0, 1.0]]
+ROWS = [9, 9, 2, 0, 5]  # an index that is neither sorted nor unique, and that must not matter
+
+
+class FakeTensor:
+    """What numpy sees of a torch tensor: no conversion before detach, none from bfloat16, none from a device."""
+
+    def __init__(self, values, *, dtype="torch.float32", attached=True):
+        self.values, self.dtype, self.attached = np.asarray(values), dtype, attached
+        self.device = SimpleNamespace(type="cpu")
+
+    def detach(self):
+        return FakeTensor(self.values, dtype=self.dtype, attached=False)
+
+    def float(self):
+        return FakeTensor(self.values.astype(np.float32), attached=self.attached)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        if self.attached:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+        if self.dtype == "torch.bfloat16":
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        return self.values if dtype is None else self.values.astype(dtype)
+
+
+class Device:
+    """A torch device: its type is 'cuda', its text 'cuda:0'."""
+
+    type = "cuda"
+
+    def __str__(self):
+        return "cuda:0"
+
+
+def real_tensor(values, dtype="float32"):
+    torch = pytest.importorskip("torch", reason="torch is optional; the fake tensor stands in for it")
+    floating = dtype.startswith(("float", "bfloat"))
+    return torch.tensor(values, dtype=getattr(torch, dtype), requires_grad=floating)
+
+
+LABEL_KINDS = {
+    "list": list,
+    "tuple": tuple,
+    "list of bools": lambda y: [bool(one) for one in y],
+    "numpy int8": lambda y: np.array(y, np.int8),
+    "numpy uint8": lambda y: np.array(y, np.uint8),
+    "numpy bool": lambda y: np.array(y, bool),
+    "numpy float32": lambda y: np.array(y, np.float32),
+    "numpy object": lambda y: np.array(y, object),
+    "numpy column": lambda y: np.array(y)[:, None],
+    "numpy masked, nothing hidden": lambda y: np.ma.array(y),
+    "pandas": lambda y: pd.Series(y, index=ROWS),
+    "pandas Int64": lambda y: pd.Series(y, index=ROWS, dtype="Int64"),
+    "pandas boolean": lambda y: pd.Series(y, dtype="boolean"),
+    "pandas boolean array": lambda y: pd.array(y, dtype="boolean"),
+    "pandas category": lambda y: pd.Series(y, dtype="category"),
+    "pandas pyarrow": lambda y: pd.Series(y, dtype="int64[pyarrow]"),
+    "pandas pyarrow bool": lambda y: pd.Series([bool(one) for one in y], dtype="bool[pyarrow]"),
+    "pandas DataFrame": lambda y: pd.DataFrame({"y": y}, index=ROWS),
+    "polars Int8": lambda y: pl.Series(y, dtype=pl.Int8),
+    "polars Boolean": lambda y: pl.Series([bool(one) for one in y]),
+    "polars DataFrame": lambda y: pl.DataFrame({"y": y}),
+    "pyarrow": pa.array,
+    "torch (fake)": lambda y: FakeTensor(y, dtype="torch.int64"),
+    "torch int64": lambda y: real_tensor(y, "int64"),
+    "torch bool": lambda y: real_tensor(y, "bool"),
+}
+
+PROBABILITY_KINDS = {
+    "list": list,
+    "tuple": tuple,
+    "numpy float16": lambda p: np.array(p, np.float16),
+    "numpy float32": lambda p: np.array(p, np.float32),
+    "numpy float64": lambda p: np.array(p, np.float64),
+    "numpy object": lambda p: np.array(p, object),
+    "numpy strided": lambda p: np.repeat(np.array(p), 2)[::2],
+    "numpy column": lambda p: np.array(p)[:, None],
+    "decimals": lambda p: [decimal.Decimal(one) for one in p],
+    "fractions": lambda p: [fractions.Fraction(one) for one in p],
+    "pandas": lambda p: pd.Series(p, index=ROWS),
+    "pandas Float64": lambda p: pd.Series(p, dtype="Float64"),
+    "pandas pyarrow": lambda p: pd.Series(p, index=ROWS, dtype="double[pyarrow]"),
+    "pandas pyarrow float": lambda p: pd.Series(p, dtype="float[pyarrow]"),
+    "polars": pl.Series,
+    "polars Float32": lambda p: pl.Series(p, dtype=pl.Float32),
+    "pyarrow": pa.array,
+    "torch (fake)": FakeTensor,
+    "torch (fake) bfloat16": lambda p: FakeTensor(p, dtype="torch.bfloat16"),
+    "torch float32": real_tensor,
+    "torch bfloat16": lambda p: real_tensor(p, "bfloat16"),
+}
+
+MATRIX_KINDS = {
+    "list": list,
+    "list of arrays": lambda p: [np.array(row) for row in p],
+    "numpy float32": lambda p: np.array(p, np.float32),
+    "numpy Fortran": lambda p: np.array(p, order="F"),
+    "pandas": lambda p: pd.DataFrame(p, columns=["no", "yes"], index=ROWS),
+    "pandas Float64": lambda p: pd.DataFrame(p).astype("Float64"),
+    "pandas of two types": lambda p: pd.DataFrame(p).astype({0: "Float64", 1: "double[pyarrow]"}),
+    "polars": lambda p: pl.DataFrame(p, schema=["no", "yes"], orient="row"),
+    "torch (fake)": FakeTensor,
+    "torch float32": real_tensor,
+}
+
+
+def message(call):
+    """Return the one sentence that the call is refused with."""
+    with pytest.raises(InputError) as caught:
+        call()
+    text = str(caught.value)
+    assert text.endswith(".")
+    assert not re.search(r"[.!?]\s", text), f"more than one sentence: {text}"
+    assert "; " in text or "pass " in text, f"does not say what to do: {text}"
+    return text
+
+
+# ------------------------------------------------------------------------------------------- all kinds of input agree
+
+
+@pytest.mark.parametrize("kind", LABEL_KINDS)
+def test_labels_of_every_kind_are_the_same_labels(kind):
+    checked = check_predictions(LABEL_KINDS[kind](Y), P)
+    np.testing.assert_array_equal(np.asarray(checked.y, dtype=np.float64), Y)
+    assert checked.y.shape == (5,)
+
+
+@pytest.mark.parametrize("kind", PROBABILITY_KINDS)
+def test_probabilities_of_every_kind_are_the_same_numbers(kind):
+    checked = check_predictions(Y, PROBABILITY_KINDS[kind](P))
+    np.testing.assert_array_equal(checked.p, P)
+    assert checked.p.dtype == np.float64
+    assert checked.p.shape == (5,)
+    assert not checked.multiclass
+
+
+@pytest.mark.parametrize("kind", MATRIX_KINDS)
+def test_class_probabilities_of_every_kind_are_the_same_numbers(kind):
+    checked = check_predictions(Y, MATRIX_KINDS[kind](P2))
+    np.testing.assert_array_equal(checked.p, P2)
+    assert checked.p.dtype == np.float64
+    assert checked.y.dtype == np.intp
+    assert checked.multiclass
+
+
+@pytest.mark.parametrize("kind", PROBABILITY_KINDS)
+def test_weights_of_every_kind_are_the_same_numbers(kind):
+    np.testing.assert_array_equal(check_weights(PROBABILITY_KINDS[kind](P), 5), P)
+
+
+@pytest.mark.parametrize("label_kind", ["numpy bool", "numpy int8", "pandas Int64", "polars Boolean", "torch (fake)"])
+@pytest.mark.parametrize("metric", [cc.ece, cc.mmce, cc.accuracy, cc.brier, cc.log_loss, cc.irm_penalty])
+def test_a_metric_does_not_depend_on_the_kind_of_its_input(metric, label_kind):
+    expected = metric(Y, P, sample_weight=[1, 2, 1, 3, 1])
+    weight = pd.Series([1, 2, 1, 3, 1], index=ROWS, dtype="Int64")
+    assert metric(LABEL_KINDS[label_kind](Y), np.array(P, np.float32), sample_weight=weight) == expected
+    assert metric(LABEL_KINDS[label_kind](Y), pl.Series(P), sample_weight=weight) == expected
+
+
+def test_checked_input_is_not_copied_or_changed():
+    y, p = np.array(Y), np.array(P)
+    checked = check_predictions(y, p)
+    assert checked.p is p
+    assert checked.y is y
+    assert y.tolist() == Y
+    assert p.tolist() == P
+
+
+def test_no_weights_stay_no_weights():
+    assert check_predictions(Y, P).weight is None
+    assert check_weights(None, 5) is None
+
+
+def test_class_labels_become_indices():
+    labels = check_class_labels([2.0, 0.0, 1.0], 3)
+    assert labels.dtype == np.intp
+    assert labels.tolist() == [2, 0, 1]
+
+
+def test_a_single_column_is_a_column():
+    assert check_real([[1.5], [2.5]], "f").tolist() == [1.5, 2.5]
+    assert check_scores([1.5, 2.5]).tolist() == [[1.5], [2.5]]
+    assert check_scores([[1.5, 0.0]]).tolist() == [[1.5, 0.0]]
+
+
+def test_half_precision_softmax_rows_count_as_summing_to_one():
+    p = np.random.default_rng(0).dirichlet(np.ones(10), size=50).astype(np.float16)
+    assert np.abs(p.astype(np.float64).sum(axis=1) - 1).max() > 1e-5  # or this test says nothing
+    assert check_predictions(np.zeros(50, int), p).p.shape == (50, 10)
+
+
+def test_finite_numbers_whose_sum_overflows_are_finite():
+    assert check_real([1e308, 1e308], "f").tolist() == [1e308, 1e308]
+
+
+def test_the_edges_of_the_unit_interval_are_probabilities():
+    assert check_predictions([0, 1], [0, 1]).p.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("value", [None, math.nan, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
+def test_a_missing_label_is_known_as_missing(value):
+    assert is_missing_label(value)
+
+
+@pytest.mark.parametrize("value", ["", "nan", 0, False, "None", (), np.array([1, 2])])
+def test_a_label_that_only_looks_empty_is_not_missing(value):
+    assert not is_missing_label(value)
+
+
+# ------------------------------------------------------------------------------------------- what is missing is found
+
+
+MISSING_NUMBERS = {
+    "list with None": [0.0, 1.0, None, 1.0],
+    "list with NaN": [0.0, 1.0, math.nan, 1.0],
+    "numpy object": np.array([0, 1, None, 1], object),
+    "numpy masked": np.ma.array([0, 1, 1, 1], mask=[False, False, True, False]),
+    "pandas": pd.Series([0, 1, None, 1], index=[3, 3, 3, 3]),
+    "pandas Int64": pd.Series([0, 1, None, 1], dtype="Int64"),
+    "pandas Int64 array": pd.array([0, 1, None, 1], dtype="Int64"),
+    "pandas Float64": pd.Series([0, 1, None, 1], dtype="Float64"),
+    "pandas boolean": pd.Series([False, True, None, True], dtype="boolean"),
+    "pandas object": pd.Series([0, 1, pd.NA, 1], dtype=object),
+    "pandas pyarrow": pd.Series([0, 1, None, 1], dtype="int64[pyarrow]"),
+    "polars": pl.Series([0, 1, None, 1]),
+    "polars Boolean": pl.Series([False, True, None, True]),
+    "pyarrow": pa.array([0, 1, None, 1]),
+}
+
+
+@pytest.mark.parametrize("kind", MISSING_NUMBERS)
+@pytest.mark.parametrize("argument", ["y", "p", "sample_weight"])
+def test_a_missing_number_is_an_error_that_names_its_row(kind, argument):
+    arguments = {"y": [0, 1, 1, 1], "p": [0.5] * 4, "sample_weight": [1] * 4, argument: MISSING_NUMBERS[kind]}
+    text = message(lambda: check_predictions(**arguments))
+    assert text == (
+        f"{argument} has 1 row with a missing or infinite value, the first at row 2 (nan); drop or repair that row."
+    )
+
+
+@given(
+    n=st.integers(1, 40),
+    bad=st.sampled_from([math.nan, math.inf, -math.inf, 1.5, -0.25, 1e300]),
+    data=st.data(),
+)
+def test_the_first_bad_probability_is_the_one_that_is_named(n, bad, data):
+    p = np.linspace(0, 1, n)
+    rows = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
+    p[rows] = bad
+    assert re.search(rf"\brow {min(rows)}\b", message(lambda: check_predictions(np.zeros(n), p)))
+
+
+@given(n=st.integers(1, 40), bad=st.sampled_from([2, -1, 127]), data=st.data())
+def test_the_first_bad_label_is_the_one_that_is_named(n, bad, data):
+    y = np.zeros(n, dtype=np.int8)
+    rows = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
+    y[rows] = bad
+    expected = f"y is {bad} at row {min(rows)}; code the labels as 0 and 1."
+    assert message(lambda: check_predictions(y, np.full(n, 0.5))) == expected
+
+
+# ------------------------------------------------------------------------------------------------- the error messages
+
+DATES = np.array(["2020-01-01"] * 2, "datetime64[D]")
+SHAPE_OF_P = "pass (n,) probabilities of label 1 or (n, C) with C classes."
+LOGITS = "apply a sigmoid or softmax to logits, or calibrate raw scores first."
+ENTRY = "pass an array-like with one entry per row."
+
+PREDICTION_ERRORS = {
+    # what is not an array
+    "y is None": ((None, P), f"y is None; {ENTRY}"),
+    "p is a number": (([0], 0.5), f"p is a single value (0.5); {ENTRY}"),
+    "p is a name": (([0], "score"), f"p is a single value ('score'); {ENTRY}"),
+    "p is a lazy frame": (([0], pl.LazyFrame({"p": [0.5]})), f"p is a single value (LazyFrame); {ENTRY}"),
+    "y is a generator": (((one for one in Y), P), f"y is a single value (generator); {ENTRY}"),
+    "p is ragged": (([0, 1], [[0.5, 0.5], [1.0]]), "p has rows of different lengths; pass a rectangular array."),
+    # what is not a number
+    "p is text": (([0, 1], ["low", "high"]), "p holds text (row 0 is 'low'); pass numbers."),
+    "p is bytes": (([0, 1], [b"low", b"high"]), "p holds text (row 0 is b'low'); pass numbers."),
+    "p has text": (([0, 1], [0.5, "n/a"]), "p holds text (row 1 is 'n/a'); pass numbers."),
+    "p is numbers as text": (([0, 1], ["0.5", "0.5"]), "p holds text (row 0 is '0.5'); pass numbers."),
+    "p has a number as text": (
+        ([0, 1], np.array([0.5, "0.5"], object)),
+        "p holds text (row 1 is '0.5'); pass numbers.",
+    ),
+    "p has text in a later column": (
+        ([0, 1, 0], np.array([[0.5, 0.5], [0.5, "half"], [0.5, "?"]], object)),
+        "p holds text (row 1 is 'half'); pass numbers.",
+    ),
+    "p is dates": (([0, 1], DATES), "p holds dates (row 0 is datetime.date(2020, 1, 1)); pass numbers."),
+    "p is time spans": (
+        ([0, 1], np.array([1, 2], "m8[s]")),
+        "p holds time spans (row 0 is datetime.timedelta(seconds=1)); pass numbers.",
+    ),
+    "p is complex": (([0, 1], [1j, 0j]), "p holds complex numbers (row 0 is 1j); pass numbers."),
+    "p has a date among numbers": (
+        ([0, 1], np.array([0.5, datetime.date(2020, 1, 1)], object)),
+        "p holds objects of type date (row 1 is datetime.date(2020, 1, 1)); pass numbers.",
+    ),
+    "p has an array in each cell": (
+        ([0, 1], pl.Series([[0.5, 0.5], [1.0]])),
+        "p holds objects of type ndarray (row 0 is array([0.5, 0.5])); pass numbers.",
+    ),
+    # empty, or of another shape
+    "p is empty": (([], []), "p is empty; pass at least one row."),
+    "p is empty text": (([0], np.array([], "U3")), "p is empty; pass at least one row."),
+    "p is empty dates": (([0], DATES[:0]), "p is empty; pass at least one row."),
+    "y is empty": (([], [0.5]), "y is empty; pass at least one row."),
+    "p has three axes": (([0], np.full((1, 2, 2), 0.5)), f"p has shape (1, 2, 2); {SHAPE_OF_P}"),
+    "p has no columns": (([0], np.empty((1, 0))), f"p has shape (1, 0); {SHAPE_OF_P}"),
+    "y has two columns": (([[0, 1]], [0.5]), "y has shape (1, 2); pass one label per row."),
+    "y is shorter": ((Y[:3], P), "p has 5 rows but y has 3; pass arguments aligned row by row."),
+    "p is shorter": ((Y, P[:1]), "p has 1 row but y has 5; pass arguments aligned row by row."),
+    # NaN and infinity
+    "p has NaN": (
+        ([0, 1, 1], [0.5, math.nan, math.nan]),
+        "p has 2 rows with a missing or infinite value, the first at row 1 (nan); drop or repair those rows.",
+    ),
+    "p has both infinities": (
+        ([0, 1, 1], [0.5, -math.inf, math.inf]),
+        "p has 2 rows with a missing or infinite value, the first at row 1 (-inf); drop or repair those rows.",
+    ),
+    "p has infinity in a later column": (
+        ([0, 1, 1], [[1, 0], [0.5, math.inf], [math.nan, 0]]),
+        "p has 2 rows with a missing or infinite value, the first at row 1 (inf); drop or repair those rows.",
+    ),
+    "y has NaN": (
+        ([0, 1, math.nan], P[:3]),
+        "y has 1 row with a missing or infinite value, the first at row 2 (nan); drop or repair that row.",
+    ),
+    # not probabilities
+    "p is percent": ((Y, [0, 87.5, 50, 37.5, 100]), "p is 87.5 at row 1, outside [0, 1]; divide percentages by 100."),
+    "p is logits": ((Y, [0.5, 2.0, -1.5, 0.5, 3.0]), f"p is 2 at row 1, outside [0, 1]; {LOGITS}"),
+    "p is scores": ((Y, [0.5, 0.5, 300, 0.5, 3.0]), f"p is 300 at row 2, outside [0, 1]; {LOGITS}"),
+    "p is off by rounding": (
+        (Y, [0.5, 1 + 2**-23, 0.5, 0.5, 1.0]),
+        "p is 1.0000001192092896 at row 1, outside [0, 1]; clip what rounding has put outside.",
+    ),
+    "p is below 0 by rounding": (
+        (Y, [0.5, 0.5, 0.5, -1e-17, 1.0]),
+        "p is -1e-17 at row 3, outside [0, 1]; clip what rounding has put outside.",
+    ),
+    "p has logits in a later column": (
+        ([0, 1], [[0.5, 0.5], [0.5, -4.0]]),
+        f"p is -4 at row 1, outside [0, 1]; {LOGITS}",
+    ),
+    "p has rows that do not sum to 1": (
+        ([0, 1, 0], [[0.5, 0.5, 0], [0.5, 0.25, 0], [1, 1, 1]]),
+        "p at row 1 sums to 0.75 over its 3 classes, not 1; pass class probabilities (a softmax of logits).",
+    ),
+    # not labels
+    "y is text": ((["no", "yes"], P[:2]), "y holds text (row 0 is 'no'); code the labels as 0 and 1."),
+    "y is a text category": (
+        (pd.Series(["no", "yes"], dtype="category"), P[:2]),
+        "y holds text (row 0 is 'no'); code the labels as 0 and 1.",
+    ),
+    "y is numbers as text": ((["0", "1"], P[:2]), "y holds text (row 0 is '0'); code the labels as 0 and 1."),
+    "y has text": (([0, 1, "yes"], P[:3]), "y holds text (row 2 is 'yes'); code the labels as 0 and 1."),
+    "y has text after a missing value": (
+        (np.array([None, "yes"], object), P[:2]),
+        "y holds text (row 1 is 'yes'); code the labels as 0 and 1.",
+    ),
+    "y is class names": (
+        (["cat", "dog"], [[0.5, 0.5], [0.5, 0.5]]),
+        "y holds text (row 0 is 'cat'); code the labels as whole numbers 0 to 1, one per column of p.",
+    ),
+    "y is dates": ((DATES, P[:2]), "y holds dates (row 0 is datetime.date(2020, 1, 1)); pass numbers."),
+    "y counts from 1": (([1, 2], P[:2]), "y is 2 at row 1; code the labels as 0 and 1."),
+    "y is −1 and 1": (([1, -1], P[:2]), "y is -1 at row 1; code the labels as 0 and 1."),
+    "y is between 0 and 1": (([1, 0.5], P[:2]), "y is 0.5 at row 1; code the labels as 0 and 1."),
+    "y is nearly 1": (([0, 1.0000000001], P[:2]), "y is 1.0000000001 at row 1; code the labels as 0 and 1."),
+    "y is an unsigned −1": ((np.array([0, 255], np.uint8), P[:2]), "y is 255 at row 1; code the labels as 0 and 1."),
+    "y is beyond the classes": (
+        ([0, 3], [[0.5, 0.25, 0.25], [0, 0, 1]]),
+        "y is 3 at row 1; code the labels as whole numbers 0 to 2, one per column of p.",
+    ),
+    "y is between two classes": (
+        ([0, 1.5], [[0.5, 0.25, 0.25], [0, 0, 1]]),
+        "y is 1.5 at row 1; code the labels as whole numbers 0 to 2, one per column of p.",
+    ),
+    # not weights
+    "weights are too few": ((Y, P, [1, 2]), "sample_weight has 2 rows but y has 5; pass one weight per row."),
+    "one weight": ((Y, P, [1]), "sample_weight has 1 row but y has 5; pass one weight per row."),
+    "weight is a number": ((Y, P, 2), f"sample_weight is a single value (2); {ENTRY}"),
+    "weights are negative": (
+        (Y, P, [1, 1, -0.5, -2, 1]),
+        "sample_weight is negative at row 2 (-0.5); weights are frequencies, 0 or more.",
+    ),
+    "weights are all zero": (
+        (Y, P, [0] * 5),
+        "sample_weight is zero in every row; give at least one row a positive weight.",
+    ),
+    "weights have two columns": ((Y, P, np.ones((5, 2))), "sample_weight has shape (5, 2); pass one number per row."),
+    "weights are infinite": (
+        (Y, P, [1, 1, 1, math.inf, 1]),
+        "sample_weight has 1 row with a missing or infinite value, the first at row 3 (inf); drop or repair that row.",
+    ),
+    "weights are text": ((Y, P, ["1", "a", "1", "1", "1"]), "sample_weight holds text (row 1 is 'a'); pass numbers."),
+    "weights are empty": ((Y, P, []), "sample_weight is empty; pass at least one row."),
+}
+
+
+@pytest.mark.parametrize("case", PREDICTION_ERRORS)
+def test_predictions_that_cannot_be_used_are_refused_in_one_sentence(case):
+    arguments, expected = PREDICTION_ERRORS[case]
+    assert message(lambda: check_predictions(*arguments)) == expected
+
+
+@pytest.mark.parametrize("name", ["y", "p"])
+def test_a_tensor_on_a_device_is_refused_with_the_way_home(name):
+    tensor = FakeTensor(P)
+    tensor.device = Device()
+    arguments = {"y": Y, "p": P, name: tensor}
+    expected = f"{name} is a tensor on cuda:0; move it to the CPU with .cpu() first."
+    assert message(lambda: check_predictions(**arguments)) == expected
+
+
+OTHER_ERRORS = {
+    "real with columns": (lambda: check_real(np.ones((2, 3)), "f"), "f has shape (2, 3); pass one number per row."),
+    "scores with three axes": (
+        lambda: check_scores(np.ones((2, 3, 1))),
+        "scores has shape (2, 3, 1); pass one score per row, or a column per class.",
+    ),
+    "scores without columns": (
+        lambda: check_scores(np.ones((2, 0))),
+        "scores has shape (2, 0); pass one score per row, or a column per class.",
+    ),
+    "scores with NaN": (
+        lambda: check_scores([[0.0, 1.0], [0.0, math.nan]]),
+        "scores has 1 row with a missing or infinite value, the first at row 1 (nan); drop or repair that row.",
+    ),
+    "class labels": (
+        lambda: check_class_labels([0, 4], 3),
+        "y is 4 at row 1; code the labels as whole numbers 0 to 2, one per column of p.",
+    ),
+    "no rows": (lambda: check_finite_rows(np.empty(0), "f"), "f is empty; pass at least one row."),
+    "lengths": (
+        lambda: check_same_length(y=np.ones(3), p=np.ones(3), f=np.ones(1)),
+        "f has 1 row but y has 3; pass arguments aligned row by row.",
+    ),
+    "choice": (
+        lambda: check_choice("L1", "norm", ("l1", "l2", None)),
+        "norm is 'L1'; choose one of 'l1', 'l2', None.",
+    ),
+    "choice of a list": (lambda: check_choice(["l1"], "norm", ("l1",)), "norm is ['l1']; choose one of 'l1'."),
+    "choice of an array": (
+        lambda: check_choice(np.array([1, 2]), "norm", ("l1", "l2")),
+        "norm is array([1, 2]); choose one of 'l1', 'l2'.",
+    ),
+    "count of 0": (lambda: check_count(0, "bins"), "bins is 0; pass a whole number of at least 1."),
+    "count of 1": (lambda: check_count(1, "folds", at_least=2), "folds is 1; pass a whole number of at least 2."),
+    "count of a float": (lambda: check_count(10.0, "bins"), "bins is 10.0; pass a whole number of at least 1."),
+    "count of a truth": (lambda: check_count(True, "bins"), "bins is True; pass a whole number of at least 1."),
+    "count of text": (lambda: check_count("10", "bins"), "bins is '10'; pass a whole number of at least 1."),
+    "positive 0": (lambda: check_positive(0, "gamma"), "gamma is 0; pass a positive number."),
+    "positive NaN": (lambda: check_positive(np.float64("nan"), "gamma"), "gamma is nan; pass a positive number."),
+    "positive infinity": (lambda: check_positive(math.inf, "gamma"), "gamma is inf; pass a positive number."),
+    "positive text": (lambda: check_positive("1", "gamma"), "gamma is '1'; pass a positive number."),
+    "positive truth": (lambda: check_positive(True, "gamma"), "gamma is True; pass a positive number."),
+    "fraction 0": (lambda: check_fraction(0.0, "ci"), "ci is 0.0; pass a number between 0 and 1."),
+    "fraction 1": (lambda: check_fraction(1, "ci"), "ci is 1; pass a number between 0 and 1."),
+    "fraction text": (lambda: check_fraction("0.9", "ci"), "ci is '0.9'; pass a number between 0 and 1."),
+    "fraction NaN": (lambda: check_fraction(math.nan, "ci"), "ci is nan; pass a number between 0 and 1."),
+    "fraction truth": (lambda: check_fraction(True, "ci"), "ci is True; pass a number between 0 and 1."),
+    "percent": (
+        lambda: check_fraction(np.int64(95), "ci"),
+        "ci is 95; pass a number between 0 and 1 (write 0.95 for 95%).",
+    ),
+    "seed of text": (lambda: check_rng("seed"), "rng is 'seed'; pass a seed, a numpy Generator or None."),
+    "seed below 0": (lambda: check_rng(-1), "rng is -1; pass a seed, a numpy Generator or None."),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_ERRORS)
+def test_other_arguments_that_cannot_be_used_are_refused_in_one_sentence(case):
+    call, expected = OTHER_ERRORS[case]
+    assert message(call) == expected
+
+
+def test_an_input_error_is_a_value_error():
+    assert issubclass(cc.InputError, ValueError)
+    assert cc.InputError is InputError
+
+
+# ----------------------------------------------------------------------------------------------------- what is allowed
+
+
+def test_options_of_numpy_types_are_accepted():
+    assert check_count(np.int32(3), "bins") == 3
+    assert type(check_count(np.int32(3), "bins")) is int
+    assert check_positive(np.float32(0.5), "gamma") == 0.5
+    assert type(check_fraction(np.float32(0.5), "ci")) is float
+    check_choice(None, "of", (None, "positive"))
+
+
+def test_a_seed_a_generator_and_nothing_make_a_generator():
+    generator = np.random.default_rng(7)
+    assert check_rng(generator) is generator
+    assert check_rng(7).integers(1 << 30) == np.random.default_rng(7).integers(1 << 30)
+    assert isinstance(check_rng(None), np.random.Generator)
+
+
+def test_arrays_pass_through_untouched():
+    values = np.arange(3.0)
+    assert as_numpy(values, "f") is values
+    assert as_floats(values, "f") is values
+    assert as_floats([], "f").shape == (0,)
+    assert as_floats(np.array([], object), "f").dtype == np.float64
+
+
+def test_same_lengths_are_no_error():
+    check_same_length(y=np.ones(3), p=np.ones((3, 2)))

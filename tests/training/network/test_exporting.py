@@ -1,0 +1,322 @@
+"""From images and texts of one's own to a network in a folder and tables that the other commands read."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from clovecal import InputError, accuracy, ece
+from clovecal.datasets.folder import image_folder, text_table
+from clovecal.training.network import exporting
+from clovecal.training.network.exporting import export, load_network, scores
+from clovecal.training.network.folder import Description, fingerprint
+from clovecal.training.network.summary import DomainScores, summarize
+from clovecal.training.network.training import Place, Recipe, outputs
+
+CPU = Place(device="cpu")
+RECIPE = Recipe("tiny-image", epochs=20, batch_size=16, learning_rate=0.01, algorithm="coral", flips=True)
+
+
+def test_scores_of_logits():
+    assert scores(np.array([0.0, np.log(3.0), -800.0], dtype=np.float64), "binary") == pytest.approx([0.5, 0.75, 0.0])
+    assert scores(np.log([[1.0, 3.0]]) + 900, "multiclass") == pytest.approx(np.array([[0.25, 0.75]]))
+    assert scores(np.array([-2.5]), "regression").tolist() == [-2.5]
+
+
+@pytest.fixture(scope="module")
+def place_of_photos(tmp_path_factory):
+    """Photos of three places: a cat's are bright."""
+    folder, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    lines = ["file,label,domain"]
+    for row in range(120):
+        cat, place = row % 2, ("home", "street", "zoo")[row // 2 % 3]
+        pixels = np.clip(rng.normal(160 if cat else 90, 20, (12, 12, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{row}.png")
+        lines.append(f"{row}.png,{'cat' if cat else 'not a cat'},{place}")
+    (folder / "photos.csv").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def photos(place_of_photos):
+    return image_folder(place_of_photos, place_of_photos / "photos.csv", test_domains=["zoo"])
+
+
+@pytest.fixture(scope="module")
+def exported(photos, tmp_path_factory):
+    return export(photos, RECIPE, tmp_path_factory.mktemp("run") / "out", place=CPU)
+
+
+def copy_of(exported, target):
+    source = exported.tables["val"].parent
+    target.mkdir()
+    for path in source.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    return target
+
+
+def texts(tmp_path, *, label=lambda row: row % 4, **options):
+    lines = ["text,label,young,old,split"]
+    for row in range(60):
+        split = ("train", "train", "test")[row % 3]
+        lines.append(f"word{row % 4},{label(row)},{row % 2},{(row // 2) % 2},{split}")
+    (tmp_path / "texts.csv").write_text("\n".join(lines))
+    return text_table(tmp_path / "texts.csv", domain=["young", "old"], split="split", **options)
+
+
+# -------------------------------------------------------------------------------------------------------------- tables
+
+
+def test_a_table_has_a_row_for_each_row_of_its_split(photos, exported):
+    assert set(exported.tables) == {"val", "test"}
+    for split, path in exported.tables.items():
+        table, rows = pq.read_table(path), photos.part(split)
+        assert table.column_names[:4] == ["row", "y", "domain", "p"]
+        assert table.column_names[4:] == [f"emb_{place}" for place in range(32)]
+        assert table["y"].to_pylist() == rows.y.tolist()
+        assert table["domain"].to_pylist() == rows.domains.tolist()
+        assert table["row"].to_pylist() == rows.metadata["row"].tolist()
+
+
+def test_the_predictions_are_the_networks_and_good(exported):
+    table = pq.read_table(exported.tables["test"])
+    p, y = table["p"].to_numpy(), table["y"].to_numpy()
+    assert np.mean((p > 0.5) == y) > 0.9
+    top = exported.network.module.top
+    features = np.column_stack([table[f"emb_{place}"].to_numpy() for place in range(32)])
+    logits = features @ top.weight.detach().numpy()[0] + top.bias.item()
+    assert np.allclose(p, 1 / (1 + np.exp(-logits)), atol=1e-5)
+
+
+def test_the_summary_has_accuracy_and_ece_of_each_domain(photos, exported):
+    lines = summarize(photos, exported.tables)
+    assert [(line.split, line.domain, line.rows) for line in lines] == [
+        ("val", "home", 8),
+        ("val", "street", 8),
+        ("val", "all", 16),
+        ("test", "zoo", 40),
+    ]
+    table = pq.read_table(exported.tables["val"]).to_pandas()
+    street = table[table["domain"] == "street"]
+    assert lines[1].quality == pytest.approx(accuracy(street["y"], street["p"]))
+    assert lines[1].calibration_error == pytest.approx(ece(street["y"], street["p"]))
+    assert lines[2].calibration_error == pytest.approx(ece(table["y"], table["p"]))
+
+
+def test_texts_of_several_classes_and_overlapping_domains(tmp_path):
+    done = export(texts(tmp_path), Recipe("tiny-text", epochs=1), tmp_path / "out", place=CPU)
+    table = pq.read_table(done.tables["test"])
+    assert table.column_names[:8] == ["row", "y", "domain_young", "domain_old", "p_0", "p_1", "p_2", "p_3"]
+    total = sum(table[f"p_{label}"].to_numpy() for label in range(4))
+    assert np.allclose(total, 1)
+    assert [line.domain for line in summarize(texts(tmp_path), done.tables)] == ["young", "old", "all"]
+
+
+def test_a_regression_is_summed_up_by_its_error(tmp_path):
+    data = texts(tmp_path, label=lambda row: row % 4 / 3, task="regression")
+    done = export(data, Recipe("tiny-text", epochs=1), tmp_path / "out", place=CPU)
+    p, y = (pq.read_table(done.tables["test"])[name].to_numpy() for name in ("p", "y"))
+    whole = summarize(data, done.tables)[-1]
+    assert isinstance(whole, DomainScores)
+    assert whole.quality == pytest.approx(np.sqrt(np.mean((p - y) ** 2)))
+
+
+# ------------------------------------------------------------------------------------------------ networks in a folder
+
+
+def test_a_network_that_is_read_again_says_the_same(photos, exported):
+    read = load_network(exported.tables["val"].parent, place=CPU)
+    assert read.message == exported.message
+    assert read.description == exported.network.description
+    assert read.description.image == (12, 12, 3)
+    part = photos.part("test")
+    one, other = (outputs(network.module, RECIPE, part, place=CPU) for network in (read, exported.network))
+    assert (one.logits == other.logits).all()
+    assert (one.features == other.features).all()
+
+
+def test_the_folder_holds_no_checkpoint_and_no_pickle(exported):
+    folder = exported.tables["val"].parent
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"network.json", "network.safetensors", "training.jsonl", "val.parquet", "test.parquet"}
+    described = json.loads((folder / "network.json").read_text())
+    assert described["classes"] == ["cat", "not a cat"]
+    assert described["recipe"]["algorithm"] == "coral"
+
+
+def test_a_run_that_has_ended_is_left_as_it_is_and_a_lost_table_is_made_again(photos, exported, tmp_path, monkeypatch):
+    folder = copy_of(exported, tmp_path / "copy")
+    (folder / "val.parquet").unlink()
+    monkeypatch.setattr(exporting, "train", lambda *_, **__: pytest.fail("trained again"))
+    kept = (folder / "test.parquet").stat().st_mtime_ns
+    again = export(photos, RECIPE, folder, place=CPU)
+    assert again.message == exported.message
+    assert (folder / "test.parquet").stat().st_mtime_ns == kept
+    for split, path in again.tables.items():
+        assert pq.read_table(path) == pq.read_table(exported.tables[split])
+
+
+def test_another_run_is_refused_by_what_differs_and_replaced_if_asked_to(photos, exported, tmp_path):
+    folder = copy_of(exported, tmp_path / "copy")
+    with pytest.raises(InputError, match=r"holds a run with another epochs, seed; .* or pass overwrite=True to"):
+        export(photos, replace(RECIPE, epochs=1), folder, seed=1, place=CPU)
+    other = photos.select(np.arange(119))
+    with pytest.raises(InputError, match="a run with another number of rows, content of the rows;"):
+        export(other, RECIPE, folder, place=CPU)
+    (folder / "notes.txt").write_text("mine")
+    export(photos, replace(RECIPE, epochs=1), folder, place=CPU, overwrite=True)
+    assert load_network(folder, place=CPU).description.recipe.epochs == 1
+    assert (folder / "notes.txt").exists()
+
+
+def test_the_fingerprint_is_of_names_labels_domains_and_splits(photos):
+    assert fingerprint(photos) == fingerprint(photos.select(np.arange(120)))
+    swapped = photos.split.copy()
+    swapped[[0, 1]] = swapped[[1, 0]]
+    assert (swapped != photos.split).any()
+    for other in (
+        replace(photos, y=1 - photos.y),
+        replace(photos, split=swapped),
+        replace(photos, domains=np.char.upper(photos.domains)),
+        replace(photos, inputs=photos.inputs.subset(np.arange(120)[::-1])),
+    ):
+        assert fingerprint(other) != fingerprint(photos)
+    assert Description.of(photos, RECIPE, 0).differences(Description.of(photos, RECIPE, 1)) == ["seed"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: (folder / "network.safetensors").write_bytes(b"x"), "is damaged; train"),
+        (lambda folder: (folder / "network.json").write_text("{"), "does not describe a network of this version"),
+        (lambda folder: (folder / "network.safetensors").unlink(), "holds a run that has not ended"),
+        (lambda folder: (folder / "network.json").unlink(), "holds no network"),
+        (
+            lambda folder: save_file({"weight": torch.zeros(2)}, folder / "network.safetensors"),
+            "is of another network than network.json says",
+        ),
+    ],
+)
+def test_a_damaged_folder_is_refused(exported, tmp_path, damage, said):
+    folder = copy_of(exported, tmp_path / "copy")
+    damage(folder)
+    with pytest.raises(InputError, match=said):
+        load_network(folder, place=CPU)
+
+
+def test_the_last_epoch_is_kept_by_algorithms_whose_penalty_costs_accuracy(photos, tmp_path, monkeypatch):
+    kept, whole = {}, exporting.train
+
+    def train(recipe, rows, **options):
+        kept[recipe.algorithm] = options["validation"] is None
+        return whole(recipe, rows, **options)
+
+    monkeypatch.setattr(exporting, "train", train)
+    for algorithm in ("erm", "group-dro", "irm", "clove"):
+        export(photos, replace(RECIPE, algorithm=algorithm, epochs=1), tmp_path / algorithm, place=CPU)
+    assert kept == {"erm": False, "group-dro": False, "irm": True, "clove": True}
+
+
+# A process that is killed by its third checkpoint, or before it predicts the second split.
+KILLED = """
+import os, signal, sys
+from clovecal.datasets.folder import image_folder
+from clovecal.training.network import exporting
+from clovecal.training.loop.run_files import Keeper
+from clovecal.training.network.training import Place, Recipe
+place, name, count = {"training": (Keeper, "save", 3), "predicting": (exporting, "outputs", 2)}[sys.argv[1]]
+whole, calls = getattr(place, name), []
+def killing(*arguments, **options):
+    calls.append(1)
+    if name == "outputs" and len(calls) == count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = whole(*arguments, **options)
+    if len(calls) == count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+setattr(place, name, killing)
+photos = image_folder(sys.argv[2], sys.argv[2] + "/photos.csv", test_domains=["zoo"])
+recipe = Recipe("tiny-image", epochs=20, batch_size=16, learning_rate=0.01, algorithm="coral", flips=True)
+exporting.export(photos, recipe, sys.argv[3], place=Place(device="cpu"), checkpoint_every=7)
+"""
+
+
+def test_a_run_killed_in_training_and_in_predicting_ends_the_same(photos, place_of_photos, exported, tmp_path):
+    folder = tmp_path / "out"
+    for stage in ("training", "predicting"):
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, stage, str(place_of_photos), str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert (folder / "network.safetensors").exists() is (stage == "predicting")
+        assert (folder / "training.safetensors").exists() is (stage == "training")
+    assert (folder / "val.parquet").exists()
+    assert not (folder / "test.parquet").exists()
+    again = export(photos, RECIPE, folder, place=CPU)
+    assert again.message == exported.message
+    for split, path in again.tables.items():
+        assert pq.read_table(path) == pq.read_table(exported.tables[split])
+    other = load_file(exported.tables["val"].parent / "network.safetensors")
+    for name, tensor in load_file(folder / "network.safetensors").items():
+        assert torch.equal(tensor, other[name])
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+
+
+def test_what_is_missing_is_said_before_anything_is_written(photos, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="data has the splits test; name the rows to train on"):
+        export(photos.part("test"), RECIPE, out, place=CPU)
+    with pytest.raises(InputError, match="reads texts"):
+        export(photos, Recipe("tiny-text"), out, place=CPU)
+    with pytest.raises(InputError, match="device is 'gpu'"):
+        export(photos, RECIPE, out, place=Place(device="gpu"))
+    with pytest.raises(InputError, match="split 'a/b' cannot name a file"):
+        export(replace(photos, split=np.where(photos.split == "val", "a/b", photos.split)), RECIPE, out, place=CPU)
+    assert not out.exists()
+    out.write_text("mine")
+    with pytest.raises(InputError, match="is a file; name a folder"):
+        export(photos, RECIPE, out, place=CPU)
+    with pytest.raises(InputError, match="holds other files; name a new one"):
+        export(photos, RECIPE, tmp_path, place=CPU, overwrite=True)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_image_that_breaks_off_is_one_sentence(workers, tmp_path):
+    rng = np.random.default_rng(0)
+    for row in range(8):
+        Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(tmp_path / f"{row}.png")
+    whole = (tmp_path / "3.png").read_bytes()
+    (tmp_path / "3.png").write_bytes(whole[: len(whole) // 2])
+    rows = [f"{row}.png,{row % 2},{'ab'[row // 4]}" for row in range(8)]
+    (tmp_path / "t.csv").write_text("\n".join(["file,label,domain", *rows]))
+    data = image_folder(tmp_path, tmp_path / "t.csv")
+    with pytest.raises(InputError) as caught:
+        export(data, Recipe("tiny-image"), tmp_path / "out", place=Place("cpu", workers))
+    said = str(caught.value)
+    assert said.startswith("file '")
+    assert "3.png' (row 3) cannot be decoded (" in said
+    assert "\n" not in said
+
+
+def test_too_little_memory_is_one_sentence(photos, tmp_path, monkeypatch):
+    def train(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(exporting, "train", train)
+    with pytest.raises(InputError, match="batch_size is 16, for which the memory of the GPU is too small"):
+        export(photos, RECIPE, tmp_path / "out", place=CPU)

@@ -1,0 +1,218 @@
+"""Recipes: what WILDS' hyperparameters become in the training loop, and which epoch is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from clovecal import InputError
+from clovecal.datasets import LazyDataset
+from clovecal.datasets._lazy import Texts
+from clovecal.training.network import training as recipes
+from clovecal.training.network.recipe import make_objective
+from clovecal.training.network.training import Place, Recipe, new_network, outputs, train
+from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO
+
+CPU = Place(device="cpu")
+RECIPE = Recipe("tiny-text", epochs=2, batch_size=8, learning_rate=0.01)
+
+
+def reviews(n=40, task="binary", classes=("bad", "good")):
+    """Texts whose one word is the label."""
+    y = np.arange(n) % max(len(classes), 2)
+    return LazyDataset(
+        "reviews",
+        task,
+        classes,
+        Texts(np.array([f"word{one}" for one in y])),
+        y.astype(np.float64) if task == "regression" else y,
+        np.array(["books", "food"])[np.arange(n) // 2 % 2],
+        np.full(n, "train"),
+        {"row": np.arange(n)},
+    )
+
+
+@pytest.fixture
+def fitted(monkeypatch):
+    """Return the arguments that the training loop would get."""
+    found = {}
+
+    def fit(model, data, objective, **options):
+        found.update(model=model, data=data, objective=objective, **options)
+
+    monkeypatch.setattr(recipes, "fit", fit)
+
+    def of(recipe, **options):
+        rows = reviews()
+        train(recipe, rows, domains=rows.domains, place=CPU, **options)
+        return found
+
+    return of
+
+
+def test_the_learning_rate_is_multiplied_after_each_epoch(fitted):
+    # 40 rows in batches of 8 are 5 steps: after 5 the rate is 0.01 · 0.96, after 10 0.01 · 0.96²
+    got = fitted(replace(RECIPE, schedule="step"))
+    optimizer = got["optimizer"](got["model"].parameters())
+    schedule, rates = got["schedule"](optimizer), []
+    for _ in range(10):
+        optimizer.step()
+        schedule.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert np.allclose(rates, [0.01] * 4 + [0.0096] * 5 + [0.009216])
+
+
+def test_the_learning_rate_falls_to_zero_in_a_line(fitted):
+    got = fitted(replace(RECIPE, schedule="linear"))  # 2 epochs of 5 steps
+    optimizer = got["optimizer"](got["model"].parameters())
+    schedule, rates = got["schedule"](optimizer), []
+    for _ in range(10):
+        optimizer.step()
+        schedule.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert np.allclose(rates, 0.001 * np.arange(9, -1, -1))
+
+
+def test_adamw_spares_biases_and_norms(fitted):
+    got = fitted(replace(RECIPE, optimizer="adamw", weight_decay=0.3))
+    groups = got["optimizer"](got["model"].parameters()).param_groups
+    decay = {parameter: group["weight_decay"] for group in groups for parameter in group["params"]}
+    assert {name: decay[one] for name, one in got["model"].named_parameters()} == {
+        "body.words.weight": 0.3,
+        "body.hidden.weight": 0.3,
+        "body.hidden.bias": 0.0,
+        "top.weight": 0.3,
+        "top.bias": 0.0,
+    }
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)])
+def test_the_other_optimizers_decay_everything(fitted, name, kind):
+    got = fitted(replace(RECIPE, optimizer=name, weight_decay=0.3))
+    optimizer = got["optimizer"](got["model"].parameters())
+    assert type(optimizer) is kind
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3]
+    assert name != "sgd" or optimizer.param_groups[0]["momentum"] == 0.9
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind", "balanced"),
+    [
+        ("erm", ERM, False),
+        ("irm", IRM, True),
+        ("irm-halves", IRM, True),
+        ("coral", CORAL, True),
+        ("group-dro", GroupDRO, True),
+        ("clove", CLOvE, True),
+    ],
+)
+def test_an_algorithm_is_its_objective_on_balanced_batches(fitted, algorithm, kind, balanced):
+    got = fitted(replace(RECIPE, algorithm=algorithm, penalty=7.0, anneal=3))
+    assert type(got["objective"]) is kind
+    assert got["balance"] is balanced
+    if algorithm in ("irm", "irm-halves", "coral", "clove"):
+        assert got["objective"].penalty == 7
+        assert got["objective"].anneal == 3
+        assert got["objective"].rescale is (algorithm == "clove")  # WILDS does not
+    if kind is IRM:
+        assert got["objective"].halves is (algorithm == "irm-halves")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wanted", "drawn"), [("coral", 1, 1), ("coral", 2, None), ("coral", None, None), ("erm", 1, None)]
+)
+def test_a_batch_draws_some_domains_where_there_are_more(fitted, algorithm, wanted, drawn):
+    got = fitted(replace(RECIPE, algorithm=algorithm, domains_a_batch=wanted))  # of two domains
+    assert got["domains_a_batch"] == drawn
+
+
+def test_clove_of_two_classes_is_that_of_the_positive_one():
+    binary, several = (
+        make_objective(replace(RECIPE, algorithm="clove"), n_domains=2, task=task) for task in ("binary", "multiclass")
+    )
+    assert binary.options == {"gamma": 10.0, "of": "positive"}
+    assert several.options == {"gamma": 10.0}  # of the confidence, the default
+
+
+def test_the_epoch_with_the_most_accurate_domains_is_kept(monkeypatch):
+    rows = reviews()
+    judged = []
+
+    def error(y, p):  # as if the first epoch were the best: 0, then 1
+        judged.append(len(judged) // 2)
+        return float(judged[-1])
+
+    monkeypatch.setattr(recipes, "_error", error)
+    _, result = train(replace(RECIPE, epochs=3), rows, domains=rows.domains, validation=rows, place=CPU)
+    assert result.best_step == 5
+    assert result.steps == 15
+
+
+def test_the_share_of_wrong_labels_is_what_an_epoch_is_judged_by():
+    assert recipes._error(np.array([0, 1, 1, 1]), np.array([0.1, 0.2, 0.8, 0.9])) == pytest.approx(0.25)
+
+
+def test_a_network_learns_what_the_texts_say():
+    rows = reviews()
+    for algorithm in recipes.ALGORITHMS:
+        recipe = replace(RECIPE, algorithm=algorithm, epochs=20, learning_rate=0.03, penalty=0.1)
+        model, _ = train(recipe, rows, domains=rows.domains, place=CPU)
+        said = outputs(model, recipe, rows, place=CPU)
+        assert ((said.logits > 0) == (rows.y == 1)).all(), algorithm
+        assert said.features.shape == (40, 32)
+
+
+def test_a_regression_and_several_classes_have_their_outputs():
+    assert new_network(RECIPE, reviews(task="regression", classes=()), seed=0, place=CPU).top.out_features == 1
+    three = reviews(task="multiclass", classes=("a", "b", "c"))
+    assert new_network(RECIPE, three, seed=0, place=CPU).top.out_features == 3
+    regression = reviews(task="regression", classes=())
+    model, _ = train(
+        replace(RECIPE, epochs=60, learning_rate=0.03),
+        regression,
+        domains=regression.domains,
+        validation=regression,
+        place=CPU,
+    )
+    assert np.abs(outputs(model, RECIPE, regression, place=CPU).logits - regression.y).max() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"backbone": "vgg"}, "backbone"),
+        ({"algorithm": "dann"}, "algorithm"),
+        ({"optimizer": "lion"}, "optimizer"),
+        ({"schedule": "cosine"}, "schedule"),
+        ({"epochs": 0}, "epochs"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"domains_a_batch": 0}, "a batch has 0 domains"),
+        ({"domains_a_batch": 9}, "batch_size is 8 and a batch has 9 domains"),
+    ],
+)
+def test_a_wrong_recipe_is_refused(change, words):
+    with pytest.raises(InputError, match=words):
+        replace(RECIPE, **change)
+
+
+def test_a_batch_smaller_than_the_domains_is_refused():
+    rows = reviews()
+    with pytest.raises(InputError, match="batch_size is 1 for 2 domains"):
+        train(replace(RECIPE, algorithm="coral", batch_size=1), rows, domains=rows.domains, place=CPU)
+
+
+def test_clove_is_not_for_a_regression():
+    rows = reviews(task="regression", classes=())
+    with pytest.raises(InputError, match="algorithm is 'clove', which is for classes"):
+        train(replace(RECIPE, algorithm="clove"), rows, domains=rows.domains, place=CPU)
+
+
+def test_new_inputs_need_no_labels():
+    rows = reviews()
+    model = new_network(RECIPE, rows, seed=0, place=CPU)
+    whole, alone = (outputs(model, RECIPE, what, place=CPU) for what in (rows, rows.inputs))
+    assert np.array_equal(whole.logits, alone.logits)
