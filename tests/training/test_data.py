@@ -199,7 +199,7 @@ def test_batches_of_two_of_four_domains_by_hand() -> None:
     strata = tuple(np.arange(5 * k, 5 * k + 5) for k in range(4))
     thrice = 0
     for seed in range(40):
-        batches = list(epoch_batches(strata, batch_size=6, balance=True, domains_a_batch=2, seed=seed, epoch=0))
+        batches = list(epoch_batches(strata, batch_size=6, balance=True, domains_per_batch=2, seed=seed, epoch=0))
         assert len(batches) == 3
         for batch in batches:
             assert sorted(drawn_from(batch, strata).values()) == [3, 3]
@@ -217,7 +217,7 @@ def test_each_set_of_domains_is_drawn_as_often_whatever_their_sizes() -> None:
     sets = Counter(
         tuple(drawn_from(batch, strata))
         for epoch in range(200)
-        for batch in epoch_batches(strata, batch_size=4, balance=True, domains_a_batch=2, seed=3, epoch=epoch)
+        for batch in epoch_batches(strata, batch_size=4, balance=True, domains_per_batch=2, seed=3, epoch=epoch)
     )
     # 3,000 draws of 6 pairs: 500 of each, with a standard deviation of √(3000·⅙·⅚) = 20
     assert len(sets) == 6
@@ -229,7 +229,7 @@ def test_the_domains_of_a_batch_do_not_depend_on_those_of_the_one_before() -> No
     strata = (np.arange(30), np.arange(30, 60))
     turns: Counter[tuple[int, int]] = Counter()
     for epoch in range(100):
-        batches = epoch_batches(strata, batch_size=3, balance=True, domains_a_batch=1, seed=0, epoch=epoch)
+        batches = epoch_batches(strata, batch_size=3, balance=True, domains_per_batch=1, seed=0, epoch=epoch)
         drawn = [next(iter(drawn_from(batch, strata))) for batch in batches]
         turns.update(pairwise(drawn))
     # 1,900 neighbours, a quarter each, with a standard deviation of √(1900·¼·¾) = 19
@@ -241,29 +241,29 @@ def test_rows_in_no_domain_are_drawn_as_one_domain_more() -> None:
     drawn = Counter(
         next(iter(drawn_from(batch, strata)))
         for epoch in range(100)
-        for batch in epoch_batches(strata, batch_size=2, balance=True, domains_a_batch=1, seed=0, epoch=epoch)
+        for batch in epoch_batches(strata, batch_size=2, balance=True, domains_per_batch=1, seed=0, epoch=epoch)
     )
     assert all(abs(drawn[number] - 800 / 3) < 60 for number in range(3))  # standard deviation 13
 
 
 def test_drawing_all_domains_is_the_same_as_not_drawing() -> None:
-    every = list(epoch_batches(unequal_strata(), batch_size=6, balance=True, domains_a_batch=3, seed=1, epoch=2))
+    every = list(epoch_batches(unequal_strata(), batch_size=6, balance=True, domains_per_batch=3, seed=1, epoch=2))
     plain = list(epoch_batches(unequal_strata(), batch_size=6, balance=True, seed=1, epoch=2))
     assert [batch.tolist() for batch in every] == [batch.tolist() for batch in plain]
 
 
 def test_a_batch_is_smaller_where_its_size_is_no_multiple_of_the_domains() -> None:
     strata = unequal_strata()
-    for batch in epoch_batches(strata, batch_size=7, balance=True, domains_a_batch=2, seed=0, epoch=0):
+    for batch in epoch_batches(strata, batch_size=7, balance=True, domains_per_batch=2, seed=0, epoch=0):
         assert sorted(drawn_from(batch, strata).values()) == [3, 3]
 
 
 def test_a_stream_of_drawn_domains_starts_at_any_step() -> None:
     rows = TrainingData.of(torch.arange(60.0)[:, None], [0, 1] * 30, domains=[f"domain {i % 5}" for i in range(60)])
     stream = BatchStream(
-        rows, batch_size=8, balance=True, domains_a_batch=2, seed=4, device=torch.device("cpu"), workers=0
+        rows, batch_size=8, balance=True, domains_per_batch=2, seed=4, device=torch.device("cpu"), workers=0
     )
-    assert stream.batches_an_epoch == 7
+    assert stream.batches_per_epoch == 7
     straight = [batch.tolist() for batch in islice(stream.rows_from(0), 30)]
     assert all(sorted(rows.members[batch].sum(dim=0).tolist()) == [0, 0, 0, 4, 4] for batch in straight)
     for step in (0, 1, 6, 7, 8, 20):
@@ -274,15 +274,21 @@ def test_a_stream_of_drawn_domains_starts_at_any_step() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"domains_a_batch": 0}, "domains_a_batch is 0; pass a whole number of at least 1"),
-        ({"domains_a_batch": 2.0}, "domains_a_batch is 2.0; pass a whole number"),
+        ({"domains_per_batch": 0}, "domains_per_batch is 0; pass a whole number of at least 1"),
+        ({"domains_per_batch": 2.0}, "domains_per_batch is 2.0; pass a whole number"),
         (
-            {"domains_a_batch": 4},
-            r"domains_a_batch is 4 but the rows have 3 domains \(rows in none count as one\); pass at most as many",
+            {"domains_per_batch": 4},
+            r"domains_per_batch is 4 but the rows have 3 domains \(rows in none count as one\); pass at most as many",
         ),
-        ({"domains_a_batch": 2, "balance": False}, "domains_a_batch is of balanced batches; leave it out, or pass a"),
-        ({"domains_a_batch": 2, "batch_size": None}, "domains_a_batch is of balanced batches; leave it out, or pass a"),
-        ({"domains_a_batch": 2, "batch_size": 1}, "batch_size is 1 for 2 domains; pass at least one row a domain"),
+        (
+            {"domains_per_batch": 2, "balance": False},
+            "domains_per_batch is of balanced batches; leave it out, or pass a",
+        ),
+        (
+            {"domains_per_batch": 2, "batch_size": None},
+            "domains_per_batch is of balanced batches; leave it out, or pass a",
+        ),
+        ({"domains_per_batch": 2, "batch_size": 1}, "batch_size is 1 for 2 domains; pass at least one row a domain"),
     ],
 )
 def test_wrong_numbers_of_domains_are_named(options: dict[str, Any], message: str) -> None:

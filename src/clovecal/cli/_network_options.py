@@ -72,7 +72,7 @@ def network_options(command: F) -> F:
                 help="Epochs before the penalty has its weight; default: a fifth for clove and irm, else 0.",
             ),
             click.option(
-                "--domains-a-batch",
+                "--domains-per-batch",
                 type=click.IntRange(1),
                 help="Domains that a batch has rows of, where there are many; default: all. Of no use to erm.",
             ),

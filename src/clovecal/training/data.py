@@ -94,7 +94,7 @@ def strata_of(members: Tensor) -> tuple[IntArray, ...]:
     return tuple(np.flatnonzero(column) for column in columns if column.any())
 
 
-def batches_an_epoch(n_rows: int, batch_size: int | None, *, balance: bool) -> int:
+def batches_per_epoch(n_rows: int, batch_size: int | None, *, balance: bool) -> int:
     """Return how many batches `epoch_batches` deals: balanced ones of the whole size only."""
     size = n_rows if batch_size is None else min(check_count(batch_size, "batch_size"), n_rows)
     return n_rows // size if balance else math.ceil(n_rows / size)
@@ -105,7 +105,7 @@ def epoch_batches(
     *,
     batch_size: int | None,
     balance: bool,
-    domains_a_batch: int | None = None,
+    domains_per_batch: int | None = None,
     seed: int,
     epoch: int,
 ) -> Iterator[IntArray]:
@@ -120,7 +120,7 @@ def epoch_batches(
     balance
         True: every batch has the same number of rows from each stratum, small ones coming round more often; False: the
         rows in random order, the last batch shorter.
-    domains_a_batch
+    domains_per_batch
         Strata of a balanced batch, drawn anew for each, uniformly and without replacement; None: all of them. The rows
         in no domain are one of them.
     seed, epoch
@@ -128,7 +128,7 @@ def epoch_batches(
 
     Notes
     -----
-    ``domains_a_batch`` is WILDS' ``n_groups_per_batch``, and an epoch has as many batches as there: n // batch_size.
+    ``domains_per_batch`` is WILDS' ``n_groups_per_batch``, and an epoch has as many batches as there: n // batch_size.
     Other than there, a domain's rows come in random order before any comes again in the epoch, instead of being drawn
     anew for each batch, and ``batch_size`` need be no multiple. Naming all strata is the same as None.
 
@@ -137,12 +137,12 @@ def epoch_batches(
     >>> strata = strata_of(torch.tensor([[1.0, 0], [1, 0], [1, 0], [1, 0], [0, 1]]))
     >>> [sorted(batch.tolist()) for batch in epoch_batches(strata, batch_size=2, balance=True, seed=0, epoch=0)]
     [[2, 4], [0, 4]]
-    >>> few = epoch_batches(strata, batch_size=2, balance=True, domains_a_batch=1, seed=0, epoch=2)
+    >>> few = epoch_batches(strata, batch_size=2, balance=True, domains_per_batch=1, seed=0, epoch=2)
     >>> [sorted(batch.tolist()) for batch in few]
     [[4, 4], [2, 3]]
     """
     n = 1 + max(int(rows[-1]) for rows in strata)  # every row is in a stratum
-    n_drawn = _checked_draw(domains_a_batch, len(strata), is_balanced=balance and batch_size is not None)
+    n_drawn = _checked_draw(domains_per_batch, len(strata), is_balanced=balance and batch_size is not None)
     if batch_size is None:
         yield np.arange(n)
         return
@@ -155,7 +155,7 @@ def epoch_batches(
     share = size // n_drawn
     if share < 1:
         raise InputError("batch_size", f"is {batch_size} for {n_drawn} domains", "pass at least one row a domain")
-    n_batches = batches_an_epoch(n, batch_size, balance=True)
+    n_batches = batches_per_epoch(n, batch_size, balance=True)
     drawn = _drawn_strata(len(strata), n_drawn, n_batches, rng)
     batches = np.empty((n_batches, n_drawn, share), dtype=np.intp)
     for number, rows in enumerate(strata):
@@ -165,22 +165,22 @@ def epoch_batches(
     yield from batches.reshape(n_batches, n_drawn * share)
 
 
-def _checked_draw(domains_a_batch: int | None, n_strata: int, *, is_balanced: bool) -> int:
+def _checked_draw(domains_per_batch: int | None, n_strata: int, *, is_balanced: bool) -> int:
     """Return how many strata a batch has."""
-    if domains_a_batch is None:
+    if domains_per_batch is None:
         return n_strata
-    check_count(domains_a_batch, "domains_a_batch")
+    check_count(domains_per_batch, "domains_per_batch")
     if not is_balanced:
         raise InputError(
-            "domains_a_batch", "is of balanced batches", "leave it out, or pass a batch_size and balance=True"
+            "domains_per_batch", "is of balanced batches", "leave it out, or pass a batch_size and balance=True"
         )
-    if domains_a_batch > n_strata:
+    if domains_per_batch > n_strata:
         raise InputError(
-            "domains_a_batch",
-            f"is {domains_a_batch} but the rows have {n_strata} domains (rows in none count as one)",
+            "domains_per_batch",
+            f"is {domains_per_batch} but the rows have {n_strata} domains (rows in none count as one)",
             "pass at most as many",
         )
-    return domains_a_batch
+    return domains_per_batch
 
 
 def _drawn_strata(n_strata: int, n_drawn: int, n_batches: int, rng: np.random.Generator) -> IntArray:

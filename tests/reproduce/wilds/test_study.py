@@ -83,7 +83,7 @@ def test_wilds_defaults_are_those_of_its_version_1_0():
         "civilcomments": (100, 10),
         "amazon": (1, 10),
     }
-    domains_a_batch = {"camelyon17": 2, "fmow": 8, "poverty": 8, "civilcomments": 4, "amazon": 2}
+    domains_per_batch = {"camelyon17": 2, "fmow": 8, "poverty": 8, "civilcomments": 4, "amazon": 2}
     for dataset, known in expected.items():
         irm, halves, coral = (
             wilds.models_of(dataset, "v1", algorithms=[name], seeds=1)[0].recipe
@@ -92,11 +92,13 @@ def test_wilds_defaults_are_those_of_its_version_1_0():
         assert {name: asdict(irm)[name] for name in known} == known
         assert (irm.penalty, coral.penalty) == penalties[dataset]
         assert halves.penalty == irm.penalty
-        assert {irm.domains_a_batch, halves.domains_a_batch, coral.domains_a_batch} == {domains_a_batch[dataset]}
+        assert {irm.domains_per_batch, halves.domains_per_batch, coral.domains_per_batch} == {
+            domains_per_batch[dataset]
+        }
         erm, dro = (
             wilds.models_of(dataset, "v1", algorithms=[name], seeds=1)[0].recipe for name in ("erm", "group-dro")
         )
-        assert (erm.domains_a_batch, dro.domains_a_batch) == (None, dro.batch_size)
+        assert (erm.domains_per_batch, dro.domains_per_batch) == (None, dro.batch_size)
         assert (irm.anneal, halves.anneal, coral.anneal) == (500, 500, 0)  # its CORAL is not annealed
 
 

@@ -143,7 +143,7 @@ def trained(
         steps=steps,
         batch_size=None if how == "all rows" else 10,
         balance="domain" in how,
-        domains_a_batch=2 if how == "rows of two domains" else None,
+        domains_per_batch=2 if how == "rows of two domains" else None,
         validation=rows,
         stopping=EarlyStopping(every=3),
         device="cpu",

@@ -95,15 +95,15 @@ def test_it_is_what_a_plain_loop_does(objective, batch_size, balance):
     torch.testing.assert_close(parameters(model), parameters(plain), rtol=0, atol=1e-6)
 
 
-def test_a_few_domains_a_batch_are_what_a_plain_loop_over_them_does():
+def test_a_few_domains_per_batch_are_what_a_plain_loop_over_them_does():
     data, model, plain = rows(k=5), network(), network()
     goal, again = GroupDRO(5, step_size=0.3) + CLOvE(50.0, anneal=7, of="positive"), network()
-    fit(model, data, goal, steps=25, batch_size=12, domains_a_batch=2, seed=5, device="cpu")
-    fit(again, lazy(data), goal, steps=25, batch_size=12, domains_a_batch=2, seed=5, workers=1, device="cpu")
+    fit(model, data, goal, steps=25, batch_size=12, domains_per_batch=2, seed=5, device="cpu")
+    fit(again, lazy(data), goal, steps=25, batch_size=12, domains_per_batch=2, seed=5, workers=1, device="cpu")
     assert torch.equal(parameters(model), parameters(again))
 
     optimizer, strata = torch.optim.Adam(plain.parameters()), strata_of(data.members)
-    how = {"batch_size": 12, "balance": True, "domains_a_batch": 2, "seed": 5}
+    how = {"batch_size": 12, "balance": True, "domains_per_batch": 2, "seed": 5}
     dealt = [batch for epoch in range(3) for batch in epoch_batches(strata, epoch=epoch, **how)]  # 10 an epoch
     for batch in dealt[:25]:
         assert sorted(data.members[batch].sum(dim=0).tolist()) == [0, 0, 0, 6, 6]
@@ -114,8 +114,8 @@ def test_a_few_domains_a_batch_are_what_a_plain_loop_over_them_does():
     torch.testing.assert_close(parameters(model), parameters(plain), rtol=0, atol=1e-6)
 
 
-def test_a_resumed_run_of_a_few_domains_a_batch_is_bit_exact_and_none_other_than_itself(tmp_path):
-    def go(steps, checkpoint=None, domains_a_batch=2):
+def test_a_resumed_run_of_a_few_domains_per_batch_is_bit_exact_and_none_other_than_itself(tmp_path):
+    def go(steps, checkpoint=None, domains_per_batch=2):
         model = network(dropout=0.3)
         fit(
             model,
@@ -123,7 +123,7 @@ def test_a_resumed_run_of_a_few_domains_a_batch_is_bit_exact_and_none_other_than
             CLOvE(5.0) + IRM(3.0),
             steps=steps,
             batch_size=12,
-            domains_a_batch=domains_a_batch,
+            domains_per_batch=domains_per_batch,
             device="cpu",
             checkpoint=checkpoint,
         )
@@ -132,10 +132,10 @@ def test_a_resumed_run_of_a_few_domains_a_batch_is_bit_exact_and_none_other_than
     place = tmp_path / "a.safetensors"
     go(13, place)  # in the second epoch
     assert torch.equal(go(27, place), go(27))
-    assert not torch.equal(go(27, domains_a_batch=3), go(27))
+    assert not torch.equal(go(27, domains_per_batch=3), go(27))
     for other in (3, None):
-        with pytest.raises(InputError, match="is of another run: its domains_a_batch differs"):
-            go(40, place, domains_a_batch=other)
+        with pytest.raises(InputError, match="is of another run: its domains_per_batch differs"):
+            go(40, place, domains_per_batch=other)
 
 
 def test_it_learns():
@@ -647,8 +647,8 @@ def test_clipping_bounds_the_step(precision):
         ({"steps": 1, "precision": "int8"}, "precision is 'int8'"),
         ({"steps": 1, "stopping": EarlyStopping()}, "validation is missing"),
         ({"steps": 1, "batch_size": 1}, "batch_size is 1 for 2 domains"),
-        ({"steps": 1, "domains_a_batch": 3}, "domains_a_batch is 3 but the rows have 2 domains"),
-        ({"steps": 1, "domains_a_batch": 1, "balance": False}, "domains_a_batch is of balanced batches"),
+        ({"steps": 1, "domains_per_batch": 3}, "domains_per_batch is 3 but the rows have 2 domains"),
+        ({"steps": 1, "domains_per_batch": 1, "balance": False}, "domains_per_batch is of balanced batches"),
         ({"steps": 1, "batch_size": 0}, "batch_size is 0; pass a whole number"),
         ({"steps": 1, "log_every": 0}, "log_every is 0"),
         ({"steps": 1, "checkpoint_every": 0}, "checkpoint_every is 0"),

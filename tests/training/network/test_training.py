@@ -125,8 +125,8 @@ def test_an_algorithm_is_its_objective_on_balanced_batches(fitted, algorithm, ki
     ("algorithm", "wanted", "drawn"), [("coral", 1, 1), ("coral", 2, None), ("coral", None, None), ("erm", 1, None)]
 )
 def test_a_batch_draws_some_domains_where_there_are_more(fitted, algorithm, wanted, drawn):
-    got = fitted(replace(RECIPE, algorithm=algorithm, domains_a_batch=wanted))  # of two domains
-    assert got["domains_a_batch"] == drawn
+    got = fitted(replace(RECIPE, algorithm=algorithm, domains_per_batch=wanted))  # of two domains
+    assert got["domains_per_batch"] == drawn
 
 
 def test_clove_of_two_classes_is_that_of_the_positive_one():
@@ -190,8 +190,8 @@ def test_a_regression_and_several_classes_have_their_outputs():
         ({"epochs": 0}, "epochs"),
         ({"batch_size": 0}, "batch_size"),
         ({"learning_rate": 0.0}, "learning_rate"),
-        ({"domains_a_batch": 0}, "a batch has 0 domains"),
-        ({"domains_a_batch": 9}, "batch_size is 8 and a batch has 9 domains"),
+        ({"domains_per_batch": 0}, "a batch has 0 domains"),
+        ({"domains_per_batch": 9}, "batch_size is 8 and a batch has 9 domains"),
     ],
 )
 def test_a_wrong_recipe_is_refused(change, words):

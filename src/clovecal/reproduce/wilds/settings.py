@@ -31,7 +31,7 @@ class Setting:
     domains
         What it takes for domains in training: columns of the metadata, an identity, "label", or "domain" for the data
         set's own.
-    domains_a_batch
+    domains_per_batch
         How many of them are drawn for a batch of IRM or CORAL.
     penalties
         Weight of an algorithm's penalty.
@@ -41,7 +41,7 @@ class Setting:
 
     recipe: Recipe
     domains: tuple[str, ...]
-    domains_a_batch: int
+    domains_per_batch: int
     penalties: Mapping[str, float]
     algorithms: tuple[str, ...]
 
@@ -198,12 +198,12 @@ def _of_algorithm(name: str, recipe: Recipe, setting: Setting, anneal: int) -> R
     if name == "erm":
         return recipe
     if name == "group-dro":  # WILDS draws its rows one by one, each domain being as likely: in a batch all, or so many
-        return replace(recipe, algorithm=name, domains_a_batch=recipe.batch_size)
+        return replace(recipe, algorithm=name, domains_per_batch=recipe.batch_size)
     kind = name.partition("-")[0]
     return replace(
         recipe,
         algorithm=name,
-        domains_a_batch=setting.domains_a_batch,
+        domains_per_batch=setting.domains_per_batch,
         penalty=setting.penalties[kind],
         anneal=anneal if kind == "irm" else 0,
     )

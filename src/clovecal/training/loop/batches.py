@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from clovecal._checks import IntArray
-from clovecal.training.data import TrainingData, batches_an_epoch, epoch_batches, strata_of
+from clovecal.training.data import TrainingData, batches_per_epoch, epoch_batches, strata_of
 from clovecal.training.loop.gathering import is_distributed
 from clovecal.training.loop.reading import read_batches
 
@@ -31,7 +31,7 @@ class BatchStream:
     ----------
     data
         Rows. A tensor of inputs is moved to the device whole; a sequence is read as the batches need it.
-    batch_size, balance, domains_a_batch, seed
+    batch_size, balance, domains_per_batch, seed
         As in `epoch_batches`.
     device
         Where batches are wanted.
@@ -45,7 +45,7 @@ class BatchStream:
         *,
         batch_size: int | None,
         balance: bool,
-        domains_a_batch: int | None = None,
+        domains_per_batch: int | None = None,
         seed: int,
         device: torch.device,
         workers: int = 0,
@@ -54,13 +54,13 @@ class BatchStream:
         self._how: dict[str, Any] = {
             "batch_size": batch_size,
             "balance": balance,
-            "domains_a_batch": domains_a_batch,
+            "domains_per_batch": domains_per_batch,
             "seed": seed,
         }
         self._strata = strata_of(data.members)
         self._device = device
         self._workers = workers
-        self.batches_an_epoch = batches_an_epoch(len(data), batch_size, balance=balance)
+        self.batches_per_epoch = batches_per_epoch(len(data), batch_size, balance=balance)
 
     def starting_at(self, step: int) -> Iterator[Batch]:
         """Yield the batches of step ``step`` and all later ones."""
@@ -82,7 +82,7 @@ class BatchStream:
 
     def rows_from(self, step: int) -> Iterator[IntArray]:
         """Yield the row numbers of this process's share of each batch, from that of step ``step`` on."""
-        epoch, done = divmod(step, self.batches_an_epoch)
+        epoch, done = divmod(step, self.batches_per_epoch)
         while True:
             for number, rows in enumerate(epoch_batches(self._strata, epoch=epoch, **self._how)):
                 if number >= done:

@@ -67,7 +67,7 @@ def fit(
     epochs: int | None = None,
     batch_size: int | None = 64,
     balance: bool = True,
-    domains_a_batch: int | None = None,
+    domains_per_batch: int | None = None,
     optimizer: MakeOptimizer | None = None,
     schedule: MakeSchedule | None = None,
     l2: float = 0.0,
@@ -102,7 +102,7 @@ def fit(
     balance
         Every batch has the same number of rows from each domain, and as many from those in none; a batch is smaller
         than ``batch_size`` where that is no multiple. False: rows in random order.
-    domains_a_batch
+    domains_per_batch
         Domains that a balanced batch has rows of, drawn anew for each batch, for more domains than fit in one; the
         rows in no domain are drawn as if they were one more. None: all.
     optimizer
@@ -188,7 +188,7 @@ def fit(
             data,
             batch_size=batch_size,
             balance=balance,
-            domains_a_batch=domains_a_batch,
+            domains_per_batch=domains_per_batch,
             seed=seed,
             device=place,
             workers=workers,
@@ -211,7 +211,7 @@ def fit(
             "domains": list(data.names),
             "batch_size": None if batch_size is None else int(batch_size),
             "balance": balance,
-            "domains_a_batch": None if domains_a_batch is None else int(domains_a_batch),
+            "domains_per_batch": None if domains_per_batch is None else int(domains_per_batch),
             "seed": int(seed),
             "objective": objective.settings + str([buffer.tolist() for buffer in objective.buffers()]),
             "optimizer": run.optimizer_settings,
@@ -223,10 +223,10 @@ def fit(
         with closing(run):
             keeper = Keeper(run, checkpoint, log, identity)
             plan = _Plan(
-                steps=(epochs or 0) * stream.batches_an_epoch if steps is None else steps,
+                steps=(epochs or 0) * stream.batches_per_epoch if steps is None else steps,
                 log_every=log_every,
                 checkpoint_every=checkpoint_every,
-                judge_every=(stopping.every or stream.batches_an_epoch) if stopping is not None else None,
+                judge_every=(stopping.every or stream.batches_per_epoch) if stopping is not None else None,
             )
             keeper.resume(at_most=plan.steps)
             batches = stream.starting_at(run.step)

@@ -34,7 +34,7 @@ class Recipe:
         "erm", "irm" (the square of each domain's gradient), "irm-halves" (WILDS': the product of the gradients of two
         halves), "coral", "group-dro" or "clove" (not for a regression). All but "erm" see as many rows of each domain
         in a batch.
-    domains_a_batch
+    domains_per_batch
         How many domains a batch of all but "erm" has rows of, drawn anew for each batch; None, or more than there are:
         all.
     epochs, batch_size, learning_rate, weight_decay
@@ -59,7 +59,7 @@ class Recipe:
 
     backbone: str
     algorithm: str = "erm"
-    domains_a_batch: int | None = None
+    domains_per_batch: int | None = None
     epochs: int = 5
     batch_size: int = 32
     learning_rate: float = 1e-3
@@ -82,10 +82,10 @@ class Recipe:
         check_count(self.epochs, "epochs")
         check_count(self.batch_size, "batch_size")
         check_positive(self.learning_rate, "learning_rate")
-        if self.domains_a_batch is not None and not 1 <= self.domains_a_batch <= self.batch_size:
+        if self.domains_per_batch is not None and not 1 <= self.domains_per_batch <= self.batch_size:
             raise InputError(
                 "batch_size",
-                f"is {self.batch_size} and a batch has {self.domains_a_batch} domains",
+                f"is {self.batch_size} and a batch has {self.domains_per_batch} domains",
                 "pass at least one row a domain",
             )
 

@@ -14,7 +14,7 @@ from clovecal.datasets import LazyDataset
 from clovecal.datasets.wilds import Inputs
 from clovecal.domains import Domains
 from clovecal.metrics import accuracy
-from clovecal.training.data import TrainingData, batches_an_epoch
+from clovecal.training.data import TrainingData, batches_per_epoch
 from clovecal.training.loop.fitting import FitResult, fit
 from clovecal.training.loop.predicting import predict
 from clovecal.training.loop.stopping import EarlyStopping
@@ -129,8 +129,8 @@ def train(
     place = place or Place()
     model = new_network(recipe, data, seed=seed, place=place)
     rows = _rows(recipe, data, domains, place)
-    members, drawn = len(rows.names), recipe.domains_a_batch
-    epoch = batches_an_epoch(len(rows), recipe.batch_size, balance=recipe.balanced)
+    members, drawn = len(rows.names), recipe.domains_per_batch
+    epoch = batches_per_epoch(len(rows), recipe.batch_size, balance=recipe.balanced)
     judged = None if validation is None else _rows(recipe, validation, validation.as_domains(), place)
     criterion = "log-loss" if data.task == "regression" else _error
     result = fit(
@@ -140,7 +140,7 @@ def train(
         epochs=recipe.epochs,
         batch_size=recipe.batch_size,
         balance=recipe.balanced,
-        domains_a_batch=drawn if recipe.balanced and drawn is not None and drawn < members else None,
+        domains_per_batch=drawn if recipe.balanced and drawn is not None and drawn < members else None,
         optimizer=lambda parameters: make_optimizer(recipe, parameters),
         schedule=None if recipe.schedule is None else lambda optimizer: make_schedule(recipe, optimizer, epoch),
         clip_norm=recipe.clip_norm,
