@@ -94,22 +94,22 @@ WORK = {
     "fit ERM, batches of 64": (
         TORCH,
         "data = rows_of(4096, 4)\n"
-        "work = lambda: fit(MLP(32, hidden=(32,)), ERM(), data, steps=300, batch_size=64, device='cpu')",
+        "work = lambda: fit(MLP(32, hidden=(32,)), data, ERM(), steps=300, batch_size=64, device='cpu')",
     ),
     "fit CLOvE, batches of 64": (
         TORCH,
         "data = rows_of(4096, 4)\n"
-        "work = lambda: fit(MLP(32, hidden=(32,)), CLOvE(1.0), data, steps=300, batch_size=64, device='cpu')",
+        "work = lambda: fit(MLP(32, hidden=(32,)), data, CLOvE(1.0), steps=300, batch_size=64, device='cpu')",
     ),
     "fit CLOvE, batches of 512": (
         TORCH,
         "data = rows_of(8192, 4)\n"
-        "work = lambda: fit(MLP(32, hidden=(128,)), CLOvE(1.0), data, steps=100, batch_size=512, device='cpu')",
+        "work = lambda: fit(MLP(32, hidden=(128,)), data, CLOvE(1.0), steps=100, batch_size=512, device='cpu')",
     ),
     "fit CLOvE, 25,000 rows at once": (
         TORCH,
         "data = rows_of(25_000, 4)\n"
-        "work = lambda: fit(MLP(32, hidden=(128,)), CLOvE(1.0), data, steps=10, batch_size=None, device='cpu')",
+        "work = lambda: fit(MLP(32, hidden=(128,)), data, CLOvE(1.0), steps=10, batch_size=None, device='cpu')",
     ),
     "CloveClassifier, 2,000 rows": (
         TORCH,
