@@ -102,7 +102,7 @@ def command(
 def _show(output: Path, results: Path) -> None:
     """Draw and print what the records say."""
     from clovecal import records
-    from clovecal._files import replacing
+    from clovecal.files import replacing
     from clovecal.reproduce.colored_mnist.tables import tables
 
     found = records.read(results)

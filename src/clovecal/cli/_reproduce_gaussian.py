@@ -34,7 +34,7 @@ def command(output: Path, tiny: bool, force: bool) -> None:
         clovecal reproduce gaussian --output gaussian
     """
     from clovecal import records
-    from clovecal._files import replacing
+    from clovecal.files import replacing
     from clovecal.reproduce.gaussian import study as gaussian
 
     config = gaussian.Config.tiny() if tiny else gaussian.Config()

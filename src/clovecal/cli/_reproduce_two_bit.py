@@ -29,7 +29,7 @@ def command(output: Path, force: bool) -> None:
         clovecal reproduce two-bit --output two-bit
     """
     from clovecal import records
-    from clovecal._files import replacing
+    from clovecal.files import replacing
     from clovecal.reproduce.two_bit import study as two_bit
 
     output.mkdir(parents=True, exist_ok=True)

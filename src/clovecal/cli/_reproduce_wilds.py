@@ -158,7 +158,7 @@ def _run(plan: Plan) -> None:
 def _show(output: Path) -> None:
     """Print and draw what the records say."""
     from clovecal import records
-    from clovecal._files import replacing
+    from clovecal.files import replacing
     from clovecal.reproduce.wilds.study import results_of
     from clovecal.reproduce.wilds.tables import tables
 

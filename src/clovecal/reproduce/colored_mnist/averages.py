@@ -12,7 +12,7 @@ from scipy.special import expit
 import clovecal as cc
 from clovecal import records
 from clovecal._checks import AnyArray, FloatArray
-from clovecal._files import replacing
+from clovecal.files import replacing
 from clovecal.reproduce.colored_mnist.choice import Record, half_skill, pools, ranked
 
 Key = tuple[str, int]  # a method's name and a member's number
