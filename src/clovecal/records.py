@@ -30,6 +30,12 @@ def missing(results: Path, configs: Iterable[Config]) -> Iterator[Config]:
     return (config for config in configs if key(config) not in done)
 
 
+def of_configs(found: Iterable[Mapping[str, Any]], configs: Iterable[Any]) -> list[Mapping[str, Any]]:
+    """Return the records of some configurations, in the order of these."""
+    by_key = {json.dumps(record["config"], sort_keys=True): record for record in found}
+    return [by_key[name] for name in map(key, configs) if name in by_key]
+
+
 def append(results: Path, config: Any, outcome: Mapping[str, Any]) -> None:
     """Write a record: what was run, what came out, and on what."""
     record = {"config": asdict(config), **outcome, "versions": _versions(), "machine": _machine()}

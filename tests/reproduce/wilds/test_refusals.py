@@ -261,11 +261,11 @@ def test_a_plan_says_what_it_needs(root, tmp_path, monkeypatch):
         (["--dataset", "camelyon17", "--miniature", "--device", "abacus"], "device is 'abacus', which cannot be used"),
         (
             ["--dataset", "camelyon17", "--root", "/nowhere", "--rows", "200"],
-            "--rows is of a miniature; add --miniature",
+            "--rows only applies to a miniature; ask for a miniature",
         ),
         (
             ["--dataset", "camelyon17", "--root", "/nowhere", "--size", "32"],
-            "--size is of a miniature; add --miniature",
+            "--size only applies to a miniature; ask for a miniature",
         ),
         (["--dataset", "camelyon17", "--miniature", "--weights", "/nowhere"], "starts from random ones; leave it out"),
         (["--tables-only"], "has no records"),

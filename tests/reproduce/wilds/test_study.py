@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 import clovecal as cc
 from clovecal import cli, records
-from clovecal.cli import _reproduce_wilds
 from clovecal.datasets import LazyDataset
 from clovecal.datasets._lazy import Texts
 from clovecal.datasets.wilds import NAMES, evaluate, load, miniatures, published
@@ -320,12 +319,10 @@ def test_an_interrupted_command_says_that_it_goes_on(tmp_path, monkeypatch):
     assert "what is done is kept, and the same command goes on" in result.stderr
 
 
-def test_a_terminal_shows_what_is_being_done(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with _reproduce_wilds._bar() as tell:
-        tell("training camelyon17-erm", 3, 10)
-        tell("calibrating camelyon17-erm", 1, 7)
-    assert "calibrating camelyon17-erm" in capsys.readouterr().err
+def test_a_run_says_what_is_being_done(tmp_path, told):
+    wilds.run(prepare("poverty", tmp_path, algorithms=["erm"]), progress=told)
+    assert [what.partition(" ")[0] for what, _ in told.tasks] == ["Training", "Predicting", "Calibrating"]
+    assert told.tasks[1:] == [("Predicting", 1), ("Calibrating poverty-erm-tiny-image-0", 5)]
 
 
 def test_a_data_set_with_an_id_test_keeps_its_validation_rows_whole(study):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 import clovecal as cc
 from clovecal import records
-from clovecal._checks import AnyArray, FloatArray
-from clovecal._files import replacing
-from clovecal.reproduce.colored_mnist.choice import Record, half_skill, pools, ranked
+from clovecal.files import replacing
+from clovecal.reproduce.colored_mnist.choice import half_skill, pools, ranked
+from clovecal.reproduce.study import Record
 
 Key = tuple[str, int]  # a method's name and a member's number
 
@@ -42,7 +44,7 @@ class Average:
     count: int
 
 
-def keep_predictions(folder: Path, name: str, members: Sequence[int], logits: FloatArray, y: AnyArray) -> None:
+def keep_predictions(folder: Path, name: str, members: Sequence[int], logits: NDArray[Any], y: NDArray[Any]) -> None:
     """Keep models' logits in the test domain, in half precision, in a file of a few megabytes.
 
     Parameters
@@ -96,9 +98,9 @@ def _key(record: Record) -> Key:
     return record["config"]["method"]["name"], record["config"]["member"]
 
 
-def _kept(folder: Path, average: Average) -> tuple[dict[Key, FloatArray], AnyArray]:
-    kept: dict[Key, FloatArray] = {}
-    y: AnyArray = np.empty(0)
+def _kept(folder: Path, average: Average) -> tuple[dict[Key, NDArray[Any]], NDArray[Any]]:
+    kept: dict[Key, NDArray[Any]] = {}
+    y: NDArray[Any] = np.empty(0)
     for method in average.methods:
         for path in folder.glob(f"{average.data}-{average.setting}-{average.seed}-{method}-[0-9]*.npz"):
             with np.load(path) as archive:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clovecal._checks import FloatArray, IntArray
-from clovecal.reproduce.colored_mnist.data import SETTINGS
+from clovecal.reproduce.colored_mnist.settings import SETTINGS
+from clovecal.reproduce.study import Record
 from clovecal.theory import two_bit
 
 OURS = "mmce"  # of the criteria the one that tells models apart with the fewest rows
@@ -28,7 +27,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 )
 PENALTY_OF_OBJECTIVE = 1e6  # λ of the objective that appendix C.1 ranks trained models by
 
-Record = Mapping[str, Any]
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def half_skill(pool: Pool) -> float:
     return float(0.5 + (pool.id_accuracy.max() - 0.5) / 2)
 
 
-def ranked(pool: Pool, criterion: str, floor: float) -> IntArray:
+def ranked(pool: Pool, criterion: str, floor: float) -> NDArray[np.intp]:
     """Return the models at least as accurate as the floor, the lowest criterion first; ties go to the more accurate."""
     able = np.flatnonzero(pool.id_accuracy >= floor)
     return able[np.lexsort((-pool.id_accuracy[able], pool.criteria[criterion][able]))]
@@ -206,6 +205,16 @@ def optimal_log_losses(setting: str) -> tuple[float, float]:
     domains = [two_bit.domain(*one) for one in SETTINGS[setting].train]
     test = two_bit.domain(*SETTINGS[setting].test)
     return two_bit.risk(two_bit.clove_optimum(domains), test), two_bit.risk(two_bit.irm_optimum(domains), test)
+
+
+def models_in(records: Iterable[Record]) -> list[Record]:
+    """Return the records of models, without those of averages of several models' predictions."""
+    return [one for one in records if "method" in one["config"]]
+
+
+def averages_in(records: Iterable[Record]) -> list[Record]:
+    """Return the records of averages of several models' predictions."""
+    return [one for one in records if "method" not in one["config"]]
 
 
 def settings_of(records: Iterable[Record]) -> list[str]:

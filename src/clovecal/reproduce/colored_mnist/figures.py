@@ -9,17 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
 
-from clovecal._checks import FloatArray
 from clovecal.plots import COLOURS, MARKERS
 from clovecal.reproduce.colored_mnist.choice import (
     CRITERIA,
     NAMES,
     OURS,
     Pool,
-    Record,
     choose,
     methods_of,
+    models_in,
     objective,
     optimal_log_losses,
     pearson,
@@ -27,8 +27,8 @@ from clovecal.reproduce.colored_mnist.choice import (
     settings_of,
     spread,
 )
-from clovecal.reproduce.colored_mnist.config import PAPERS
-from clovecal.reproduce.colored_mnist.data import SETTINGS
+from clovecal.reproduce.colored_mnist.settings import PAPERS, SETTINGS
+from clovecal.reproduce.study import Record
 
 _RED = "#c00000"  # the paper's red marks: a dashed line, a diamond
 _LEAST_SPAN = 0.04  # of an accuracy axis, so that it does not magnify single digits
@@ -36,7 +36,8 @@ _FLOORS = np.arange(0.5, 1.0, 0.0025)
 
 
 def figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """Draw all figures that the records allow, by the name of their file."""
+    """Draw all figures that the records of models allow, by the name of their file."""
+    records = models_in(records)
     settings = settings_of(records)
     drawn = {"log-loss": box_figure(records)}
     for setting in settings:
@@ -54,7 +55,7 @@ def box_figure(records: Sequence[Record]) -> Figure:
     A box goes from quartile to quartile, its whiskers to the 5th and the 95th percentile; every model is a dot.
     """
     settings = settings_of(records)
-    figure = Figure(figsize=(5.2 * len(settings), 4.4), layout="constrained")
+    figure = Figure(figsize=(5.2 * len(settings), 4.4), dpi=110, layout="constrained")
     for axes, setting in zip(figure.subplots(1, len(settings), squeeze=False)[0], settings, strict=True):
         _box_panel(axes, [one for one in records if one["config"]["setting"] == setting], setting)
     return figure
@@ -109,7 +110,7 @@ def _box_panel(axes: Axes, records: Sequence[Record], setting: str) -> None:
 
 def correlation_figure(records: Sequence[Record], setting: str, criteria: Sequence[str]) -> Figure:
     """Draw criteria against the accuracy in the test domain; a marker's size is the ratio to the in-domain accuracy."""
-    figure = Figure(figsize=(4.3 * len(criteria), 4.2), layout="constrained")
+    figure = Figure(figsize=(4.3 * len(criteria), 4.2), dpi=110, layout="constrained")
     found = pools(records, setting)
     all_axes = figure.subplots(1, len(criteria), squeeze=False, sharey=True)[0]
     for axes, criterion in zip(all_axes, criteria, strict=True):
@@ -143,7 +144,7 @@ def selection_figure(records: Sequence[Record], settings: Sequence[str], criteri
     Lines are means over the seeds of the data, bands a standard deviation to each side; where a floor is met in some
     seeds only, the line ends. The red diamond is the choice by in-domain accuracy alone.
     """
-    figure = Figure(figsize=(5.6 * len(settings), 4.2), layout="constrained")
+    figure = Figure(figsize=(5.6 * len(settings), 4.2), dpi=110, layout="constrained")
     for axes, setting in zip(figure.subplots(1, len(settings), squeeze=False)[0], settings, strict=True):
         found = pools(records, setting)
         for criterion, colour in zip(criteria, COLOURS, strict=False):
@@ -175,7 +176,7 @@ def selection_figure(records: Sequence[Record], settings: Sequence[str], criteri
 
 
 def _curve(axes: Axes, found: Sequence[Pool], criterion: str, colour: str) -> None:
-    accuracy: FloatArray = np.full((len(found), len(_FLOORS)), np.nan)
+    accuracy: NDArray[np.float64] = np.full((len(found), len(_FLOORS)), np.nan)
     for row, pool in zip(accuracy, found, strict=True):
         for place, floor in enumerate(_FLOORS):
             chosen = choose(pool, criterion, floor)
@@ -187,7 +188,7 @@ def _curve(axes: Axes, found: Sequence[Pool], criterion: str, colour: str) -> No
         axes.fill_between(_FLOORS, mean - deviation, mean + deviation, step="post", color=colour, alpha=0.15, lw=0)
 
 
-def _deviation(values: FloatArray) -> FloatArray:
+def _deviation(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the standard deviation over the first axis; 0 where there is one value."""
     return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
 

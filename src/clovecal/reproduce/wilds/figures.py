@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clovecal.datasets.wilds import published
 from clovecal.plots import COLOURS, MARKERS
+from clovecal.reproduce.study import Record
 from clovecal.reproduce.wilds.settings import COLUMNS
 from clovecal.reproduce.wilds.tables import (
     ALGORITHM_NAMES,
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Record = Mapping[str, Any]
-
 # The same in every panel, whichever algorithms it has.
 _MARKER = dict(zip(ALGORITHM_NAMES, MARKERS, strict=False))
 _COLOUR = dict(zip(COLUMNS, (*COLOURS, "#000000"), strict=True))
+
+
+def figures(found: Sequence[Record]) -> dict[str, Figure]:
+    """Draw the one figure."""
+    return {"wilds": figure(found)}
 
 
 def figure(found: Sequence[Record]) -> Figure:
@@ -39,7 +43,7 @@ def figure(found: Sequence[Record]) -> Figure:
     datasets = list(dict.fromkeys(one["config"]["model"]["dataset"] for one in found))
     wide = min(len(datasets), 3)
     high = -(-len(datasets) // wide)
-    canvas = Figure(figsize=(4.6 * wide + 2.2, 4.2 * high), layout="constrained")
+    canvas = Figure(figsize=(4.6 * wide + 2.2, 4.2 * high), dpi=110, layout="constrained")
     axes = canvas.subplots(high, wide, squeeze=False).ravel()
     for ax in axes[len(datasets) :]:
         ax.set_axis_off()

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from clovecal.datasets.wilds import published
+from clovecal.reproduce.study import Record
 from clovecal.reproduce.wilds.settings import COLUMNS
-
-Record = Mapping[str, Any]
+from clovecal.text import markdown
 
 COLUMN_NAMES = {
     "original": "original",
@@ -103,7 +103,7 @@ def score_table(found: Sequence[Record], part: str) -> str:
         if known and part == "ood" and not data.startswith("miniature"):
             shown = [_pair(*known[one], dataset) if one in known else "" for one in columns]
             rows.append([f"{ALGORITHM_NAMES[algorithm]}, paper", *shown])
-    return _markdown(["algorithm", *(COLUMN_NAMES[one] for one in columns)], rows)
+    return markdown(["algorithm", *(COLUMN_NAMES[one] for one in columns)], rows)
 
 
 def error_table(found: Sequence[Record]) -> str:
@@ -129,7 +129,7 @@ def error_table(found: Sequence[Record]) -> str:
                     *by_domain,
                 ]
             )
-    return _markdown(["algorithm", "column", "mean", "worst", *shown], rows, text=2)
+    return markdown(["algorithm", "column", "mean", "worst", *shown], rows, text=(0, 1))
 
 
 def algorithms_in(found: Iterable[Record]) -> list[str]:
@@ -175,8 +175,3 @@ def _cell(values: Sequence[float], dataset: str, *, bold: bool) -> str:
 def _pair(mean: float, spread: float | None, dataset: str) -> str:
     digits, spread_digits = (3, 3) if dataset == "poverty" else (2, 1)
     return f"{mean:.{digits}f}" + ("" if spread is None else f" ({spread:.{spread_digits}f})")
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> str:
-    rule = ["---"] * text + ["---:"] * (len(head) - text)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
