@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clovecal._files import replacing
-from clovecal.cli._options import progress, progress_bar
+from clovecal.cli._console import progress, progress_bar
 from clovecal.errors import InputError
 
 if TYPE_CHECKING:
