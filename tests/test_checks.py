@@ -27,7 +27,6 @@ from clovecal._checks import (
     check_finite_rows,
     check_fraction,
     check_positive,
-    check_predictions,
     check_real,
     check_rng,
     check_same_length,
@@ -36,6 +35,7 @@ from clovecal._checks import (
     is_missing_label,
 )
 from clovecal.errors import InputError
+from clovecal.rows import Rows
 
 # Exact in single precision, so that every kind must give the very same numbers.
 Y = [0, 1, 1, 0, 1]
@@ -149,6 +149,10 @@ MATRIX_KINDS = {
 }
 
 
+def checked_rows(y, p, sample_weight=None):
+    return Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
+
+
 def message(call):
     """Return the one sentence that the call is refused with."""
     with pytest.raises(InputError) as caught:
@@ -165,14 +169,14 @@ def message(call):
 
 @pytest.mark.parametrize("kind", LABEL_KINDS)
 def test_labels_of_every_kind_are_the_same_labels(kind):
-    checked = check_predictions(LABEL_KINDS[kind](Y), P)
+    checked = checked_rows(LABEL_KINDS[kind](Y), P)
     np.testing.assert_array_equal(np.asarray(checked.y, dtype=np.float64), Y)
     assert checked.y.shape == (5,)
 
 
 @pytest.mark.parametrize("kind", PROBABILITY_KINDS)
 def test_probabilities_of_every_kind_are_the_same_numbers(kind):
-    checked = check_predictions(Y, PROBABILITY_KINDS[kind](P))
+    checked = checked_rows(Y, PROBABILITY_KINDS[kind](P))
     np.testing.assert_array_equal(checked.p, P)
     assert checked.p.dtype == np.float64
     assert checked.p.shape == (5,)
@@ -181,7 +185,7 @@ def test_probabilities_of_every_kind_are_the_same_numbers(kind):
 
 @pytest.mark.parametrize("kind", MATRIX_KINDS)
 def test_class_probabilities_of_every_kind_are_the_same_numbers(kind):
-    checked = check_predictions(Y, MATRIX_KINDS[kind](P2))
+    checked = checked_rows(Y, MATRIX_KINDS[kind](P2))
     np.testing.assert_array_equal(checked.p, P2)
     assert checked.p.dtype == np.float64
     assert checked.y.dtype == np.intp
@@ -204,7 +208,7 @@ def test_a_metric_does_not_depend_on_the_kind_of_its_input(metric, label_kind):
 
 def test_checked_input_is_not_copied_or_changed():
     y, p = np.array(Y), np.array(P)
-    checked = check_predictions(y, p)
+    checked = checked_rows(y, p)
     assert checked.p is p
     assert checked.y is y
     assert y.tolist() == Y
@@ -212,7 +216,7 @@ def test_checked_input_is_not_copied_or_changed():
 
 
 def test_no_weights_stay_no_weights():
-    assert check_predictions(Y, P).weight is None
+    assert checked_rows(Y, P).weight is None
     assert check_weights(None, 5) is None
 
 
@@ -231,7 +235,7 @@ def test_a_single_column_is_a_column():
 def test_half_precision_softmax_rows_count_as_summing_to_one():
     p = np.random.default_rng(0).dirichlet(np.ones(10), size=50).astype(np.float16)
     assert np.abs(p.astype(np.float64).sum(axis=1) - 1).max() > 1e-5  # or this test says nothing
-    assert check_predictions(np.zeros(50, int), p).p.shape == (50, 10)
+    assert checked_rows(np.zeros(50, int), p).p.shape == (50, 10)
 
 
 def test_finite_numbers_whose_sum_overflows_are_finite():
@@ -239,7 +243,7 @@ def test_finite_numbers_whose_sum_overflows_are_finite():
 
 
 def test_the_edges_of_the_unit_interval_are_probabilities():
-    assert check_predictions([0, 1], [0, 1]).p.tolist() == [0.0, 1.0]
+    assert checked_rows([0, 1], [0, 1]).p.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("value", [None, math.nan, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
@@ -277,10 +281,8 @@ MISSING_NUMBERS = {
 @pytest.mark.parametrize("argument", ["y", "p", "sample_weight"])
 def test_a_missing_number_is_an_error_that_names_its_row(kind, argument):
     arguments = {"y": [0, 1, 1, 1], "p": [0.5] * 4, "sample_weight": [1] * 4, argument: MISSING_NUMBERS[kind]}
-    text = message(lambda: check_predictions(**arguments))
-    assert text == (
-        f"{argument} at row 2 is missing or infinite (nan); drop or repair that row."
-    )
+    text = message(lambda: checked_rows(**arguments))
+    assert text == (f"{argument} at row 2 is missing or infinite (nan); drop or repair that row.")
 
 
 @given(
@@ -292,7 +294,7 @@ def test_the_first_bad_probability_is_the_one_that_is_named(n, bad, data):
     p = np.linspace(0, 1, n)
     rows = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
     p[rows] = bad
-    assert re.search(rf"\brow {min(rows)}\b", message(lambda: check_predictions(np.zeros(n), p)))
+    assert re.search(rf"\brow {min(rows)}\b", message(lambda: checked_rows(np.zeros(n), p)))
 
 
 @given(n=st.integers(1, 40), bad=st.sampled_from([2, -1, 127]), data=st.data())
@@ -301,7 +303,7 @@ def test_the_first_bad_label_is_the_one_that_is_named(n, bad, data):
     rows = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
     y[rows] = bad
     expected = f"y at row {min(rows)} is {bad}; code the labels as 0 and 1."
-    assert message(lambda: check_predictions(y, np.full(n, 0.5))) == expected
+    assert message(lambda: checked_rows(y, np.full(n, 0.5))) == expected
 
 
 # ------------------------------------------------------------------------------------------------- the error messages
@@ -448,7 +450,7 @@ PREDICTION_ERRORS = {
 @pytest.mark.parametrize("case", PREDICTION_ERRORS)
 def test_predictions_that_cannot_be_used_are_refused_in_one_sentence(case):
     arguments, expected = PREDICTION_ERRORS[case]
-    assert message(lambda: check_predictions(*arguments)) == expected
+    assert message(lambda: checked_rows(*arguments)) == expected
 
 
 @pytest.mark.parametrize("name", ["y", "p"])
@@ -457,7 +459,7 @@ def test_a_tensor_on_a_device_is_refused_with_the_way_home(name):
     tensor.device = Device()
     arguments = {"y": Y, "p": P, name: tensor}
     expected = f"{name} is a tensor on cuda:0; move it to the CPU with .cpu() first."
-    assert message(lambda: check_predictions(**arguments)) == expected
+    assert message(lambda: checked_rows(**arguments)) == expected
 
 
 OTHER_ERRORS = {

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import clovecal as cc
-from clovecal.domains import pooled_value, register_metric
-from clovecal.metrics import mean_squared_error
+from clovecal.domains import pooled_value
+from clovecal.metrics import mean_squared_error, metric_names
 
 # Six rows in two countries. Right at p > ½: rows 0, 1, 2, 3 (all of Sweden), neither of the UK's.
 Y = [0, 1, 1, 0, 0, 1]
@@ -294,7 +294,7 @@ def test_missing_labels_of_every_kind_are_counted_and_refused(kind):
     labels, count = MISSING[kind]
     first = 0 if kind == "only None" else 1
     assert message(lambda: cc.Domains.from_labels(labels)) == (
-        f"domains is missing in {count} of {len(labels)} rows, the first at row {first}; "
+        f"domains at row {first} is missing, as in {count} of {len(labels)} rows; "
         "fill them in or drop those rows (a membership matrix may leave rows in no domain)."
     )
 
@@ -626,16 +626,32 @@ def test_a_registered_metric_is_prepared_once_with_every_default():
         def values(self, domains):
             return np.arange(len(domains.names) + 1.0)
 
-    def prepare(y, p, **options):
-        prepared.append(options)
+    def prepare(rows, **options):
+        prepared.append((rows.task, rows.y.tolist(), options))
         return Constant()
 
-    register_metric(metric, prepare, higher_is_better=True)
+    cc.register_metric(metric, prepare, higher_is_better=True)
     result = cc.per_domain(metric, Y, P, domains=COUNTRY)
-    assert prepared == [{"bins": 10, "sample_weight": None}]
+    assert prepared == [("binary", Y, {"bins": 10})]
+    assert "metric" in metric_names("classification")
+    assert cc.per_domain("metric", Y, P, domains=COUNTRY) == result
     assert (dict(result.by_domain), result.overall) == ({"Sweden": 0.0, "UK": 1.0}, 2.0)
     assert result.worst_domain == "Sweden"
     assert pooled_value(Constant()) == 0.0
+
+
+def test_a_registered_metric_is_for_one_kind_of_rows():
+    with pytest.raises(cc.InputError, match=r"y at row 0 is 0\.5; code the labels as 0 and 1"):
+        cc.per_domain("ece", [0.5] * 6, P, domains=COUNTRY)
+    assert cc.per_domain("mean_squared_error", [0.5] * 6, P, domains=COUNTRY).worst > 0
+
+
+def test_a_name_that_is_taken_is_refused():
+    def ece(y, p, *, sample_weight=None):
+        return 0.0
+
+    with pytest.raises(cc.InputError, match=r"metric is named 'ece', as one of clovecal\.metrics\._ece is; rename it"):
+        cc.register_metric(ece, lambda rows: None, higher_is_better=False)
 
 
 def test_a_result_cannot_be_changed():
@@ -684,11 +700,11 @@ DOMAIN_ERRORS = {
     ),
     "labels that cannot be names": (
         lambda: cc.Domains.from_labels(np.array(["a", {"b": 1}], object)),
-        "domains holds a dict at row 1 ({'b': 1}); pass strings or integers.",
+        "domains at row 1 holds a dict ({'b': 1}); pass strings or integers.",
     ),
     "a late label that cannot be a name": (
         lambda: cc.Domains.from_labels(np.array(["a"] * 140_000 + [{"b": 1}], object)),
-        "domains holds a dict at row 140000 ({'b': 1}); pass strings or integers.",
+        "domains at row 140000 holds a dict ({'b': 1}); pass strings or integers.",
     ),
     "names of other columns": (
         lambda: cc.Domains.from_membership(MEMBERSHIP, names=["a", "b", "c"]),
@@ -704,27 +720,27 @@ DOMAIN_ERRORS = {
     ),
     "membership of 2": (
         lambda: cc.Domains.of([[1, 0], [0, 2], [3, 0]], 3),
-        f"domains is a matrix with entries other than 0 and 1, the first at row 1 (2); {NOT_BINARY}",
+        f"domains at row 1 has an entry other than 0 and 1 (2); {NOT_BINARY}",
     ),
     "membership of ½": (
         lambda: cc.Domains.of(np.array([[1, 0], [0.5, 2]]), 2),
-        f"domains is a matrix with entries other than 0 and 1, the first at row 1 (0.5); {NOT_BINARY}",
+        f"domains at row 1 has an entry other than 0 and 1 (0.5); {NOT_BINARY}",
     ),
     "membership of NaN": (
         lambda: cc.Domains.of(np.array([[1, 0], [1, math.nan]]), 2),
-        f"domains is a matrix with entries other than 0 and 1, the first at row 1 (nan); {NOT_BINARY}",
+        f"domains at row 1 has an entry other than 0 and 1 (nan); {NOT_BINARY}",
     ),
     "membership missing in pandas": (
         lambda: cc.Domains.of(pd.DataFrame({"a": [1, None], "b": [0, 1]}, dtype="Int64"), 2),
-        f"domains is a matrix with entries other than 0 and 1, the first at row 1 (<NA>); {NOT_BINARY}",
+        f"domains at row 1 has an entry other than 0 and 1 (<NA>); {NOT_BINARY}",
     ),
     "membership missing in polars": (
         lambda: cc.Domains.of(pl.DataFrame({"a": [True, None], "b": [0, 1]}), 2),
-        f"domains is a matrix with entries other than 0 and 1, the first at row 1 (None); {NOT_BINARY}",
+        f"domains at row 1 has an entry other than 0 and 1 (None); {NOT_BINARY}",
     ),
     "labels in a table": (
         lambda: cc.Domains.of(pd.DataFrame({"country": COUNTRY}), 6),
-        f"domains is a matrix with entries other than 0 and 1, the first at row 0 (Sweden); {NOT_BINARY}",
+        f"domains at row 0 has an entry other than 0 and 1 (Sweden); {NOT_BINARY}",
     ),
     "a domain with no rows": (
         lambda: cc.Domains.of(pd.DataFrame({"a": [1, 1], "b": [0, 0]}), 2),
@@ -753,7 +769,7 @@ def test_two_domains_are_enough_where_two_are_needed():
 
 
 PER_DOMAIN_ERRORS = {
-    "metric by name": (("ece",), {}, "metric is 'ece'; pass a function such as clovecal.ece."),
+    "no metric": ((None,), {}, "metric is None; pass a function such as clovecal.ece, or a metric's name."),
     "no y": ((cc.ece, None), {}, "y is None; pass an array-like with one entry per row."),
     "no p": ((cc.ece, Y, None), {}, "p is None; pass an array-like with one entry per row."),
     "p longer than y": ((own_brier, Y, [*P, 0.5]), {}, "p has 7 rows but y has 6; pass arguments aligned row by row."),
@@ -763,7 +779,7 @@ PER_DOMAIN_ERRORS = {
         {},
         "p has 5 rows but y has 6; pass arguments aligned row by row.",
     ),
-    "labels": ((cc.ece, [0, 1, 2, 0, 0, 1]), {}, "y is 2 at row 2; code the labels as 0 and 1."),
+    "labels": ((cc.ece, [0, 1, 2, 0, 0, 1]), {}, "y at row 2 is 2; code the labels as 0 and 1."),
     "no domains": (
         (cc.ece,),
         {"domains": None},
@@ -795,7 +811,7 @@ PER_DOMAIN_ERRORS = {
     "negative weight": (
         (own_brier,),
         {"sample_weight": [1, 1, -1, 1, 1, 1]},
-        "sample_weight is negative at row 2 (-1.0); weights are frequencies, 0 or more.",
+        "sample_weight at row 2 is negative (-1.0); weights are frequencies, 0 or more.",
     ),
     "a domain without weight": (
         (cc.accuracy,),

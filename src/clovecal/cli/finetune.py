@@ -11,8 +11,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from clovecal.cli._console import check_writable, json_option, print_json, progress, progress_bar
 from clovecal.cli._network_options import network_options
-from clovecal.cli._options import check_writable, json_option, print_json, progress, progress_bar
 from clovecal.cli.train import finetune_network
 from clovecal.errors import InputError
 

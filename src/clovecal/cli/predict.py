@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._options import check_writable, output_option, progress
+from clovecal.cli._console import check_writable, output_option, progress
 from clovecal.cli.finetune import reject_input_as_output
 from clovecal.errors import InputError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal.cli._options import progress, progress_bar
+from clovecal.cli._console import progress, progress_bar
 from clovecal.errors import InputError
 from clovecal.files import replacing
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal.cli._options import print_json, progress, progress_bar
+from clovecal.cli._console import print_json, progress, progress_bar
 from clovecal.errors import InputError
 
 if TYPE_CHECKING:

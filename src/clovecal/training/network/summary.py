@@ -10,8 +10,7 @@ import numpy as np
 
 from clovecal._checks import AnyArray
 from clovecal.datasets import LazyDataset
-from clovecal.domains import per_domain
-from clovecal.metrics import accuracy, ece, regression_calibration
+from clovecal.metrics import accuracy, ece, per_domain, regression_calibration
 
 
 @dataclass(frozen=True)
