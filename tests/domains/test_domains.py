@@ -33,16 +33,6 @@ def message(call):
     return text
 
 
-def perfect_model(n, seed=0):
-    rng = np.random.default_rng(seed)
-    p = rng.uniform(size=n)
-    return (rng.uniform(size=n) < p).astype(int), p
-
-
-def own_brier(y, p, *, power=2, sample_weight=None):
-    return float(np.average(np.abs(p - y) ** power, weights=sample_weight))
-
-
 # -------------------------------------------------------------------------------------------------- computed by hand
 
 

@@ -373,6 +373,11 @@ def test_a_name_that_is_taken_is_refused():
         cc.register_metric(ece, lambda rows: None, higher_is_better=False)
 
 
+def test_what_has_no_name_cannot_be_registered():
+    with pytest.raises(cc.InputError, match="which has no name; pass a function"):
+        cc.register_metric(functools.partial(own_brier, power=1), lambda rows: None, higher_is_better=False)
+
+
 def test_a_result_cannot_be_changed():
     result = cc.per_domain(cc.brier, Y, P, domains=COUNTRY, ci=0.9, rng=0)
     with pytest.raises(AttributeError):
