@@ -86,7 +86,9 @@ def register_metric(
     >>> dict(result.by_domain)
     {'A': 0.5, 'B': 0.0}
     """
-    name = metric.__name__
+    name = getattr(metric, "__name__", None)
+    if name is None:
+        raise InputError("metric", f"is {metric!r}, which has no name", "pass a function")
     known = _BY_NAME.get(name)
     if known is not None and known.metric.__module__ != metric.__module__:
         raise InputError("metric", f"is named {name!r}, as one of {known.metric.__module__} is", "rename it")
