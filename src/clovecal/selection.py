@@ -180,7 +180,7 @@ class Selection:
                 f"{top.accuracy:.4f}: lower min_accuracy to {np.floor(top.accuracy * 1000) / 1000:g}."
             )
         chosen = _choice(able, self.among)
-        lowest = f"lowest {self.criterion} {_SUMMARIES[self.summary][1]}"
+        lowest = f"lowest {self.criterion} {self.over_domains}"
         if self.among == 1:
             return (
                 f"{chosen.name} has the {lowest} ({chosen.criterion:.4f}) at an accuracy of {chosen.accuracy:.3f}, "
@@ -191,6 +191,11 @@ class Selection:
             f"{chosen.name} has the highest accuracy ({chosen.accuracy:.3f}) of the {best} (its own is "
             f"{chosen.criterion:.4f}), among {len(able)} models."
         )
+
+    @property
+    def over_domains(self) -> str:
+        """How the criterion was put together, in words: "summed over domains" or "in its worst domain"."""
+        return _SUMMARIES[self.summary][1]
 
     def curve(self, floors: Sequence[float] | None = None) -> tuple[CurvePoint, ...]:
         """Return the model chosen at each accuracy floor; None: at every model's own accuracy, in rising order.

@@ -8,7 +8,7 @@ from typing import TypeAlias
 Interval: TypeAlias = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Words:
     """What things are called, which depends on the task.
 
@@ -68,7 +68,7 @@ class Estimate:
     high: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DomainRow:
     """One line of the table of domains.
 
@@ -85,7 +85,7 @@ class DomainRow:
     finding: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CurvePoint:
     """One bin of a reliability diagram."""
 
@@ -106,7 +106,7 @@ class Curve:
     shown: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Diagram:
     """A reliability diagram: all rows, the domains (the worst first), the range of both axes, domains left out."""
 
@@ -145,7 +145,7 @@ class Shift:
     shift: Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Invariance:
     """The test that a score means the same in every domain; ``by_domain`` has the largest shifts, highest first."""
 
@@ -216,7 +216,7 @@ class RepairStudy:
         return next(one for one in self.repairs if one.method == method)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RankedModel:
     """One line of the ranking of models; ``place`` is None for a model that was excluded."""
 
@@ -227,17 +227,18 @@ class RankedModel:
     excluded: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The models in order, and the choice in words."""
+    """The models in order, and the choice, also in words; ``best`` is None when no model is accurate enough."""
 
     verdict: str
+    best: str | None
     criterion: str
     min_accuracy: float | None
     models: tuple[RankedModel, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Everything the page shows; `render` only draws it.
 

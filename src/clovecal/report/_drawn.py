@@ -61,8 +61,8 @@ def reliability_diagram(audit: Audit, columns: Columns, rows: Sequence[DomainRow
     low = min(min(point.predicted, point.observed) for point in points)
     high = max(max(point.predicted, point.observed) for point in points)
     return Diagram(
-        overall,
-        curves,
+        overall=overall,
+        curves=curves,
         low=float(np.floor(10 * max(low - 0.02, 0)) / 10),
         high=float(np.ceil(10 * min(high + 0.02, 1)) / 10),
         left_out=len(rows) - len(drawn),
@@ -71,8 +71,16 @@ def reliability_diagram(audit: Audit, columns: Columns, rows: Sequence[DomainRow
 
 def _points(curve: ReliabilityCurve) -> tuple[CurvePoint, ...]:
     shown = curve.count >= min(_FEWEST_ROWS, curve.count.max())
-    values = (curve.confidence, curve.frequency, curve.low, curve.high, curve.count)
-    return tuple(CurvePoint(*map(float, point)) for point in zip(*(one[shown] for one in values), strict=True))
+    return tuple(
+        CurvePoint(
+            predicted=float(curve.confidence[number]),
+            observed=float(curve.frequency[number]),
+            low=float(curve.low[number]),
+            high=float(curve.high[number]),
+            rows=float(curve.count[number]),
+        )
+        for number in np.flatnonzero(shown)
+    )
 
 
 def score_histograms(columns: Columns, rows: Sequence[DomainRow]) -> Histograms:
@@ -132,10 +140,10 @@ def invariance_by_domain(audit: Audit, columns: Columns, words: Words) -> Invari
     ]
     largest = sorted(shifts, key=lambda one: -abs(one.shift.value))[:MOST_DRAWN]
     found = Invariance(
-        test.p_value <= 1 - audit.ci,
-        test.p_value,
-        test.shift,
-        test.comparable,
+        rejected=test.p_value <= 1 - audit.ci,
+        p_value=test.p_value,
+        shift=test.shift,
+        comparable=test.comparable,
         sentences=(),
         by_domain=tuple(sorted(largest, key=lambda one: -one.shift.value)),
         left_out=len(shifts) - len(largest),

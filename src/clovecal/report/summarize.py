@@ -144,14 +144,14 @@ def _domain_rows(audit: Audit, columns: Columns) -> tuple[DomainRow, ...]:
 
     return tuple(
         DomainRow(
-            columns.names[name],
-            float(audit.rows[name]),
-            audit.observed[name],
-            audit.predicted[name],
-            _estimate(audit.calibration, name),
-            None if success is None else _estimate(success, name),
-            _estimate(loss, name),
-            finding(name),
+            name=columns.names[name],
+            rows=float(audit.rows[name]),
+            observed=audit.observed[name],
+            predicted=audit.predicted[name],
+            error=_estimate(audit.calibration, name),
+            success=None if success is None else _estimate(success, name),
+            loss=_estimate(loss, name),
+            finding=finding(name),
         )
         for name in worst_first(audit)
     )
@@ -160,14 +160,14 @@ def _domain_rows(audit: Audit, columns: Columns) -> tuple[DomainRow, ...]:
 def _overall_row(audit: Audit, columns: Columns) -> DomainRow:
     success, loss = _second_metrics(audit)
     return DomainRow(
-        "all rows",
-        float(audit.n_rows),
-        float(np.average(columns.outcome, weights=columns.weight)),
-        float(np.average(columns.score, weights=columns.weight)),
-        _overall_estimate(audit.calibration),
-        None if success is None else _overall_estimate(success),
-        _overall_estimate(loss),
-        "",
+        name="all rows",
+        rows=float(audit.n_rows),
+        observed=float(np.average(columns.outcome, weights=columns.weight)),
+        predicted=float(np.average(columns.score, weights=columns.weight)),
+        error=_overall_estimate(audit.calibration),
+        success=None if success is None else _overall_estimate(success),
+        loss=_overall_estimate(loss),
+        finding="",
     )
 
 
@@ -208,10 +208,22 @@ def _key_figures(
 
 def _ranking(selection: Selection) -> Ranking:
     models = tuple(
-        RankedModel(None if one.excluded else place, one.name, one.criterion, one.accuracy, one.excluded)
+        RankedModel(
+            place=None if one.excluded else place,
+            name=one.name,
+            criterion=one.criterion,
+            accuracy=one.accuracy,
+            excluded=one.excluded,
+        )
         for place, one in enumerate(selection.table, start=1)
     )
-    return Ranking(selection.verdict, selection.criterion, selection.min_accuracy, models)
+    return Ranking(
+        verdict=selection.verdict,
+        best=selection.best,
+        criterion=selection.criterion,
+        min_accuracy=selection.min_accuracy,
+        models=models,
+    )
 
 
 def _reproduction(audit: Audit, columns: Columns, source: str | None) -> tuple[tuple[str, str], ...]:
