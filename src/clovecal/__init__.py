@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.metrics import reliability_curve as reliability_curve
     from clovecal.selection import RankedCandidate as RankedCandidate
     from clovecal.selection import Selection as Selection
+    from clovecal.selection import register_criterion as register_criterion
     from clovecal.selection import select as select
 
 __version__ = "0.1.0"
@@ -72,7 +73,7 @@ _NAMES = {
         "regression_calibration",
         "reliability_curve",
     ),
-    "clovecal.selection": ("RankedCandidate", "Selection", "select"),
+    "clovecal.selection": ("RankedCandidate", "Selection", "register_criterion", "select"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

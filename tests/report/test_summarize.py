@@ -164,7 +164,9 @@ def test_a_selection_is_shown_as_it_ranks(table_of, report_of):
 
 def _row(name: str, finding: str) -> DomainRow:
     nothing = Estimate(0.0, None, None)
-    return DomainRow(name, 10.0, 0.5, 0.5, nothing, None, nothing, finding)
+    return DomainRow(
+        name=name, rows=10.0, observed=0.5, predicted=0.5, error=nothing, success=None, loss=nothing, finding=finding
+    )
 
 
 @pytest.mark.parametrize(

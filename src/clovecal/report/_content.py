@@ -10,7 +10,7 @@ from clovecal.expecting import RepairStudy
 Interval: TypeAlias = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Words:
     """What things are called, which depends on the task.
 
@@ -70,7 +70,7 @@ class Estimate:
     high: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DomainRow:
     """One line of the table of domains.
 
@@ -87,7 +87,7 @@ class DomainRow:
     finding: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CurvePoint:
     """One bin of a reliability diagram."""
 
@@ -108,7 +108,7 @@ class Curve:
     shown: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Diagram:
     """A reliability diagram: all rows, the domains (the worst first), the range of both axes, domains left out."""
 
@@ -147,7 +147,7 @@ class Shift:
     shift: Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Invariance:
     """The test that a score means the same in every domain; ``by_domain`` has the largest shifts, highest first."""
 
@@ -160,7 +160,7 @@ class Invariance:
     left_out: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RankedModel:
     """One line of the ranking of models; ``place`` is None for a model that was excluded."""
 
@@ -171,17 +171,18 @@ class RankedModel:
     excluded: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The models in order, and the choice in words."""
+    """The models in order, and the choice, also in words; ``best`` is None when no model is accurate enough."""
 
     verdict: str
+    best: str | None
     criterion: str
     min_accuracy: float | None
     models: tuple[RankedModel, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Everything the page shows; `render` only draws it.
 

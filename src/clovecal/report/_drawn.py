@@ -61,8 +61,16 @@ def reliability_diagram(audit: Audit, labels: Mapping[Name, str]) -> Diagram | N
 
 def _points(curve: ReliabilityCurve) -> tuple[CurvePoint, ...]:
     shown = curve.count >= min(_FEWEST_ROWS, curve.count.max())
-    values = (curve.confidence, curve.frequency, curve.low, curve.high, curve.count)
-    return tuple(CurvePoint(*map(float, point)) for point in zip(*(one[shown] for one in values), strict=True))
+    return tuple(
+        CurvePoint(
+            predicted=float(curve.confidence[number]),
+            observed=float(curve.frequency[number]),
+            low=float(curve.low[number]),
+            high=float(curve.high[number]),
+            rows=float(curve.count[number]),
+        )
+        for number in np.flatnonzero(shown)
+    )
 
 
 def score_histograms(audit: Audit, labels: Mapping[Name, str]) -> Histograms:

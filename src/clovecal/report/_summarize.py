@@ -205,7 +205,13 @@ def _ranking(selection: Selection) -> Ranking:
         )
         for place, one in enumerate(selection.table, start=1)
     )
-    return Ranking(selection.verdict, selection.criterion, selection.min_accuracy, models)
+    return Ranking(
+        verdict=selection.verdict,
+        best=selection.best,
+        criterion=selection.criterion,
+        min_accuracy=selection.min_accuracy,
+        models=models,
+    )
 
 
 def _reproduction(audit: Audit, source: str | None) -> tuple[tuple[str, str], ...]:
