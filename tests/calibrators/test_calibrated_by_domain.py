@@ -474,7 +474,7 @@ def test_misaligned_arguments_are_refused():
     assert message(lambda: fit(X, None, domains=domain)) == "y is None; pass an array-like with one entry per row."
     assert message(lambda: fit(X, y, domains=domain, sample_weight=[1])).startswith("sample_weight has 1 row but y has")
     assert message(lambda: cc.CalibratedByDomain(LinearRegression()).fit(X, ["a"] * 30, domains=domain)) == (
-        "y holds text (row 0 is 'a'); pass numbers."
+        "y at row 0 holds text ('a'); pass numbers."
     )
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fit(X[1:], y, domains=domain)
