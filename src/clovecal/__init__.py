@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         NaiveIsotonic,
         RobustIsotonic,
         load_calibrator,
+        register_calibrator,
     )
     from clovecal.domains import DomainResult, Domains, per_domain
     from clovecal.errors import InputError
@@ -51,6 +52,7 @@ _HOME = {
     "NaiveIsotonic": "clovecal.calibrators",
     "RobustIsotonic": "clovecal.calibrators",
     "load_calibrator": "clovecal.calibrators",
+    "register_calibrator": "clovecal.calibrators",
     "RankedCandidate": "clovecal.selection",
     "Selection": "clovecal.selection",
     "select": "clovecal.selection",
@@ -99,6 +101,7 @@ __all__ = [
     "log_loss",
     "mmce",
     "per_domain",
+    "register_calibrator",
     "regression_calibration",
     "reliability_curve",
     "select",

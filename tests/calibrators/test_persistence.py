@@ -294,7 +294,8 @@ def test_a_calibrator_that_nobody_could_load_is_not_saved(tmp_path):
     with pytest.raises(cc.InputError) as caught:
         Mine().fit([1, 2], [0, 1]).save(tmp_path / "cal.json")
     assert str(caught.value) == (
-        "the calibrator is a Mine, which load_calibrator would not know; register it with register_calibrator first."
+        "the calibrator is of class Mine, which load_calibrator would not know; "
+        "register it with register_calibrator first."
     )
     assert not list(tmp_path.iterdir())
 
@@ -453,6 +454,16 @@ def test_tables_by_domain_are_checked(defect):
     )
     assert defect(setting("domain_rows", 0, 0, to="new")) == "its tables by domain are not of the same domains"
     assert defect(dropping("domain_rows")) == "its 'domain_rows' is missing or not a list"
+
+
+def test_a_name_of_boxes_in_boxes_is_refused(saved):
+    path, content = saved()
+    depth = 970  # json reads it; a reader that opens each box would run out of stack
+    nested = '{"tuple": [' * depth + '"a"' + "]}" * depth
+    text = json.dumps(content).replace('"domain_rows": [[0,', '"domain_rows": [[' + nested + ",")
+    assert nested in text
+    path.write_text(text)
+    assert refusal(path).startswith("is not ")
 
 
 def test_the_table_of_candidates_is_checked(defect):

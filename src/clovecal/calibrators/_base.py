@@ -264,7 +264,7 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _onnx(self, graph: OnnxGraph, scores: str) -> str:
         name = type(self).__name__
-        raise InputError("to_onnx", f"has no graph for a {name}", f"give {name} a method _onnx(graph, scores)")
+        raise InputError("to_onnx", f"has no graph for {name}", f"give {name} a method _onnx(graph, scores)")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

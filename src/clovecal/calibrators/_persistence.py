@@ -24,7 +24,7 @@ def save(calibrator: Calibrator, path: str | Path, *, overwrite: bool) -> None:
     if registered_class(name) is not type(calibrator):
         raise InputError(
             "the calibrator",
-            f"is a {name}, which load_calibrator would not know",
+            f"is of class {name}, which load_calibrator would not know",
             "register it with register_calibrator first",
         )
     path = check_writable(path, overwrite=overwrite)
