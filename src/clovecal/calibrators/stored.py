@@ -35,15 +35,12 @@ def number(state: Mapping[str, Any], name: str) -> float:
     ...
     clovecal.errors.InputError: its 'slope' is missing or not made of finite numbers; save it again.
     """
-    value: Any = state.get(name)
-    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
-        raise InputError(f"its {name!r}", "is missing or not made of finite numbers", REMEDY)
-    return float(value)
+    return _finite(state.get(name), name)
 
 
 def numbers(state: Mapping[str, Any], name: str) -> FloatArray:
     """Read a list of finite numbers."""
-    return np.array([number({name: value}, name) for value in entries(state, name)], dtype=np.float64)
+    return np.array([_finite(value, name) for value in entries(state, name)], dtype=np.float64)
 
 
 def count(state: Mapping[str, Any], name: str) -> int:
@@ -108,6 +105,12 @@ def pairs(mapping: Mapping[Name, Any]) -> list[list[Any]]:
 def plain(value: Any) -> Any:
     """Return numpy's arrays and numbers as Python's, and everything else as it is."""
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _finite(value: Any, name: str) -> float:
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
+        raise InputError(f"its {name!r}", "is missing or not made of finite numbers", REMEDY)
+    return float(value)
 
 
 def _written_name(name: Name) -> Any:
