@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.calibrators import NaiveIsotonic as NaiveIsotonic
     from clovecal.calibrators import RobustIsotonic as RobustIsotonic
     from clovecal.calibrators import load_calibrator as load_calibrator
+    from clovecal.calibrators import register_calibrator as register_calibrator
     from clovecal.domains import DomainResult as DomainResult
     from clovecal.domains import Domains as Domains
     from clovecal.errors import InputError as InputError
@@ -53,6 +54,7 @@ _NAMES = {
         "NaiveIsotonic",
         "RobustIsotonic",
         "load_calibrator",
+        "register_calibrator",
     ),
     "clovecal.domains": ("DomainResult", "Domains"),
     "clovecal.errors": ("InputError",),

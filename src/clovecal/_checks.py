@@ -190,6 +190,13 @@ def check_fraction(value: Any, name: str) -> float:
     return float(value)
 
 
+def check_share(value: Any, name: str, *, remedy: str = "pass a number from 0 to 1") -> float:
+    """Check an option that is a share: a number from 0 to 1, both included."""
+    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise InputError(name, f"is {_show(value)}", remedy)
+    return float(value)
+
+
 def check_rng(rng: Any) -> np.random.Generator:
     """Return a Generator for a seed, a Generator or None."""
     try:

@@ -9,42 +9,49 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 
-from clovecal._checks import FloatArray
 from clovecal.errors import InputError
 from clovecal.files import check_writable, replacing
+from clovecal.progress import SILENT, Progress
 from clovecal.tables._columns import guess_scores, reject_duplicates
 from clovecal.tables._files import FORMATS, TableFile
 from clovecal.tables._values import numbers_of
+from clovecal.text import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from clovecal.calibrators._monotone import MonotoneCalibrator
 
 _TEXT = ("csv", "tsv")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 
 
+class Predictor(Protocol):
+    """What can be applied: anything that maps scores (n, C) to as many columns, or one column to (n,)."""
+
+    def predict(self, scores: Any, /) -> Any:
+        """Return the calibrated values."""
+
+
 def apply_to_file(
-    calibrator: MonotoneCalibrator,
+    calibrator: Predictor,
     table: TableFile,
     output: str | Path,
     *,
     scores: tuple[str, ...] = (),
     column: str = "calibrated",
     overwrite: bool = False,
-    on_rows: Callable[[int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> int:
     """Write the table with calibrated scores in a new column (one per class for several), and return its rows.
 
     Parameters
     ----------
     calibrator
-        Fitted.
+        Anything fitted that has ``predict``. If it has ``n_features_in_``, as scikit-learn's estimators do, the scores
+        must be as many columns.
     table
         The file to read, as a stream.
     output
@@ -55,8 +62,8 @@ def apply_to_file(
         Name of the new column; with several classes it is followed by _0, _1, ….
     overwrite
         Whether an existing output may be replaced.
-    on_rows
-        Called with the number of rows after each batch.
+    progress
+        Where to say how many rows are done.
     """
     path = check_writable(output, overwrite=overwrite)
     reject_duplicates(table.columns)
@@ -65,44 +72,46 @@ def apply_to_file(
         if name not in table.columns:
             raise InputError(
                 f"column {name!r}",
-                f"is not in {table.name!r}, which has {', '.join(map(repr, table.columns))}",
-                "name the scores with --score",
+                f"is not in {table.name!r}",
+                f"it has {quoted(table.columns)}",
             )
-    if len(names) != calibrator.n_features_in_:
+    expected = getattr(calibrator, "n_features_in_", len(names))
+    if len(names) != expected:
         raise InputError(
-            "the calibrator",
-            f"was fitted on scores in {calibrator.n_features_in_} column(s) but {len(names)} would be read "
-            f"({', '.join(map(repr, names))})",
-            "name as many with --score",
+            "scores", f"are {quoted(names)}, but the calibrator was fitted on {expected} column(s)", "name as many"
         )
     added = [column] if len(names) == 1 else [f"{column}_{number}" for number in range(len(names))]
     taken = next((name for name in added if name in table.columns), None)
     if taken is not None:
-        raise InputError(f"column {taken!r}", f"is in {table.name!r} already", "name the new column with --column")
+        raise InputError("column", f"is {column!r}, but {table.name!r} has {taken!r} already", "name another")
     format = _output_format(path)
     as_text = table.columns if table.format in _TEXT and format in _TEXT else ()
     rows = 0
+    done = progress.task(f"Calibrating {table.name}")
     with replacing(path) as temporary, _writer(temporary, format) as write:
         for batch in table.batches(as_text=as_text):
             if batch.num_rows == 0:
                 continue
             write(_with_calibrated(batch, calibrator, names, added, rows))
             rows += batch.num_rows
-            if on_rows is not None:
-                on_rows(batch.num_rows)
+            done.advance(batch.num_rows)
         if rows == 0:
             raise InputError(f"{table.name!r}", "has a header but no rows", "give a table with rows")
     return rows
 
 
 def _with_calibrated(
-    batch: pa.RecordBatch, calibrator: MonotoneCalibrator, names: tuple[str, ...], added: list[str], first: int
+    batch: pa.RecordBatch, calibrator: Predictor, names: tuple[str, ...], added: list[str], first: int
 ) -> pa.RecordBatch:
     import pyarrow as pa
 
     columns = [numbers_of(_parsed(batch.column(name), name, first), name, first) for name in names]
-    calibrated: FloatArray = np.asarray(calibrator.predict(np.column_stack(columns)))
-    for name, values in zip(added, np.atleast_2d(calibrated.T), strict=True):
+    calibrated = np.atleast_2d(np.asarray(calibrator.predict(np.column_stack(columns))).T)
+    if calibrated.shape != (len(added), batch.num_rows):
+        rows_and_columns = f"{batch.num_rows} rows and {len(added)} column(s) of scores"
+        shape = calibrated.T.shape
+        raise InputError("calibrator", f"makes an array of shape {shape} of {rows_and_columns}", "it must keep both")
+    for name, values in zip(added, calibrated, strict=True):
         batch = batch.append_column(name, pa.array(values))
     return batch
 
@@ -121,7 +130,12 @@ def _parsed(array: Any, name: str, first: int) -> Any:
         cells = enumerate(text.to_pylist())
         row, bad = next((row, one) for row, one in cells if one is not None and not _NUMBER.fullmatch(one))
         raise InputError(
-            f"column {name!r}", f"has {bad!r} at data row {first + row + 1}", "it must hold numbers"
+            f"column {name!r}",
+            f"has {bad!r}",
+            "it must hold numbers",
+            row=first + row,
+            row_name="data row",
+            first_row=1,
         ) from None
 
 
