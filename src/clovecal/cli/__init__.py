@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -29,6 +30,21 @@ _COMMANDS = {
 
 class _LazyGroup(click.Group):
     """A group whose commands are imported when used; their one-line help is known without."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an input error about an argument that is one of its options names the option."""
+        try:
+            return super().invoke(ctx)
+        except ValueError as error:
+            from clovecal.errors import InputError
+
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            if command is None or not isinstance(error, InputError):
+                raise
+            option = next((one for one in command.params if one.name == error.argument), None)
+            if not isinstance(option, click.Option):
+                raise
+            raise error.about(max(option.opts, key=len)) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
