@@ -40,8 +40,12 @@ def frame(n=2000, seed=0):
     )
 
 
+CONNECTIONS = []  # which some versions close while a relation of theirs is in use
+
+
 def in_duckdb(table):
     connection = duckdb.connect()
+    CONNECTIONS.append(connection)
     connection.register("predictions", table.to_arrow())
     return connection.sql("select * from predictions")
 
