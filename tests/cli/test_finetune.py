@@ -189,14 +189,14 @@ CASES = {
     "pickled": ({"a.npz": ("X", "y", "objects")}, "finetune a.npz -o h.safetensors", r"holds Python objects"),
     "unequal": ({"a.npz": ("X", "y", "short")}, "finetune a.npz -o h.safetensors --domain short", r"has 299 rows but"),
     "truncated": ({"a.npz": "PK"}, "finetune a.npz -o h.safetensors", r"cannot be read as npz: it is no whole archive"),
-    "no label column": ({"a.csv": "x,domain\n1,a\n"}, "finetune a.csv -o h.safetensors", r"no column looks like the"),
+    "no label column": ({"a.csv": "x,domain\n1,a\n"}, "finetune a.csv -o h.safetensors", r"--label is not given"),
     "no such prefix": (
         {"a.csv": "y,x,domain\n1,1,a\n"},
         "finetune a.csv -o h.safetensors --features q",
         r"no column whose name begins with 'q'",
     ),
     "no numbers": ({"a.csv": "y,x,domain\n1,b,a\n"}, "finetune a.csv -o h.safetensors", r"no column of numbers"),
-    "a gap": ({"a.csv": "y,x,domain\n1,,a\n0,1,a\n"}, "finetune a.csv -o h.safetensors", r"'x' is empty at data row 1"),
+    "a gap": ({"a.csv": "y,x,domain\n1,,a\n0,1,a\n"}, "finetune a.csv -o h.safetensors", r"'x' at data row 1 is empty"),
     "one class": ({"a.csv": "y,x,domain\n1,1,a\n1,2,b\n"}, "finetune a.csv -o h.safetensors", r"y has one class only"),
     "wrong penalty": (
         {},
@@ -211,13 +211,13 @@ CASES = {
     "unknown label": (
         {"a.npz": ("X", "unknown")},
         "predict good.safetensors a.npz -o p.parquet --label unknown",
-        r"column 'unknown' is 7 at data row 1, a label that the head was not trained on",
+        r"column 'unknown' at data row 1 is 7, a label that the head was not trained on",
     ),
     "wrong ending": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.xlsx", r"must end in \.parquet or \.csv"),
     "scalar labels": (
         {"a.npz": ("X", "zero", "domains")},
         "finetune a.npz -o h.safetensors --label zero",
-        r"one a row",
+        r"one per row",
     ),
     "dates": (
         {"a.npz": ("X", "dates", "domains")},
@@ -227,7 +227,7 @@ CASES = {
     "a gap in X": (
         {"a.npz": ("gaps", "y", "domains")},
         "finetune a.npz -o h.safetensors",
-        r"'X' is nan at data row 5, col",
+        r"column 1 of array 'X' at data row 5 is nan",
     ),
     "a gap in y": (
         {"a.npz": ("X", "y_gap", "domains")},
@@ -255,7 +255,7 @@ CASES = {
     "a name that is taken": (
         {"a.npz": ("X", "predicted")},
         "predict good.safetensors a.npz -o p.csv --label predicted",
-        r"column 'predicted' is a label or a domain, but predictions are written by this name",
+        r"column 'predicted' is kept, but predictions are written by this name",
     ),
     "wrong column": (
         {"a.csv": "y,x,domain\n1,1,a\n"},

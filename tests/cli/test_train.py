@@ -338,20 +338,24 @@ NOTHING = str  # changes nothing
 FINETUNE = "finetune photos.csv --images photos --domain farm -o out --device cpu --epochs 1"
 PREDICT = "predict network --images photos -o p.parquet --device cpu"
 CASES = {
-    "a missing photo": (without_photo, FINETUNE, r"'photos/nowhere\.png' \(row 7 of 'photos\.csv'\) is missing"),
+    "a missing photo": (without_photo, FINETUNE, r"'photos/nowhere\.png' at data row 8 is missing, which"),
     "no folder": (NOTHING, FINETUNE.replace("photos --d", "pics --d"), r"folder 'pics' does not exist"),
     "no table": (NOTHING, FINETUNE.replace("photos.csv", "p.csv"), r"'p\.csv' does not exist"),
-    "a corrupt photo": (corrupt, FINETUNE, r"'photos/9\.png' \(row 9\) is no image that can be read"),
-    "another size": (of_another_size, FINETUNE, r"'photos/9\.png' \(row 9\) is 7×5 pixels where 10×10 .*\(--size\)"),
-    "no label": (lambda folder: rewritten(folder, label=""), FINETUNE, r"column 'label' .* is empty at row 7"),
-    "no domain": (lambda folder: rewritten(folder, farm=""), FINETUNE, r"column 'farm' .* is empty at row 7"),
+    "a corrupt photo": (corrupt, FINETUNE, r"'photos/9\.png' at data row 10 is no image that can be read"),
+    "another size": (
+        of_another_size,
+        FINETUNE,
+        r"'photos/9\.png' at data row 10 is 7×5 pixels where 10×10 .*size",
+    ),
+    "no label": (lambda folder: rewritten(folder, label=""), FINETUNE, r"column 'label' .* at data row 8 is empty"),
+    "no domain": (lambda folder: rewritten(folder, farm=""), FINETUNE, r"column 'farm' .* at data row 8 is empty"),
     "a wrong column": (NOTHING, FINETUNE + " --label q", r"column 'q' is not in 'photos\.csv'; it has 'path', 'label'"),
     "no column of files": (
         lambda folder: pl.read_csv("photos.csv").rename({"path": "thing"}).write_csv("photos.csv"),
         FINETUNE,
-        r"no column of 'photos\.csv' looks like the images' files; name it with --input \(it has 'thing'",
+        r"--input is not given, and no column of 'thing', .* looks like the images' files",
     ),
-    "no column of domains": (NOTHING, FINETUNE.replace(" --domain farm", ""), r"no column looks like the domain"),
+    "no column of domains": (NOTHING, FINETUNE.replace(" --domain farm", ""), r"--domain is not given"),
     "an unknown domain": (NOTHING, FINETUNE + " --test-domain mars", r"test domain 'mars' is not there; choose among"),
     "a needless split": (NOTHING, FINETUNE + " --split farm --test-domain east", r"test_domains and split are both"),
     "no training rows": (NOTHING, FINETUNE + " --split farm", r"data has the splits east, .*rows to train on 'train'"),
@@ -376,7 +380,7 @@ CASES = {
     "too small batches": (
         NOTHING,
         FINETUNE + " --objective coral --batch-size 2",
-        r"batch_size is 2 for 4 domains; pass at least one row a domain",
+        r"--batch-size is 2 for 4 domains; pass at least one row a domain",
     ),
     "no such device": (NOTHING, FINETUNE.replace("cpu", "gpu"), r"device is 'gpu', which cannot be used"),
     "a wrong seed": (NOTHING, FINETUNE + " --seed -1", r"seed"),
@@ -391,10 +395,10 @@ CASES = {
     "an unknown label": (
         lambda folder: rewritten(folder, label="rotten"),
         PREDICT + " photos.csv",
-        r"column 'label' .* is 'rotten' at row 7, a label that the network was not trained on \(raw, ripe\)",
+        r"column 'label' .* at data row 8 is 'rotten', a label that the network was not trained on \(raw, ripe\)",
     ),
-    "new ones of another size": (of_another_size, PREDICT, r"'photos/9\.png' \(row 189\) is 7×5 .* 10×10 is what"),
-    "a new one missing": (without_photo, PREDICT + " photos.csv", r"'photos/nowhere\.png' \(row 7\) is missing"),
+    "new ones of another size": (of_another_size, PREDICT, r"'photos/9\.png' is 7×5 .* 10×10 is what"),
+    "a new one missing": (without_photo, PREDICT + " photos.csv", r"'photos/nowhere\.png' at data row 8 is missing"),
     "a wrong ending": (NOTHING, PREDICT.replace(".parquet", ".xlsx"), r"must end in \.parquet or \.csv"),
     "features of a head": (NOTHING, "predict h.st a.npz -o p.csv --with-features", r"--with-features is of a network"),
     "no features": (NOTHING, "predict h.st -o p.csv", r"FEATURES is missing"),
@@ -486,6 +490,6 @@ def test_an_objective_that_compares_domains_wants_two_of_them(run, here):
     rows.write_csv(here / "photos.csv")
     code, _, err = run(*finetune("--objective", "clove", "--epochs", 1))
     assert code == 2
-    assert err.endswith("domains has only 'north'; this needs at least two domains to compare.\n")
+    assert err.endswith("--domain has only 'north'; this needs at least two domains to compare.\n")
     assert not (here / "out").exists()
     assert run(*finetune("--objective", "erm", "--epochs", 1))[0] == 0

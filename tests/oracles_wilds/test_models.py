@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from clovecal import InputError, records
-from clovecal.datasets._lazy import Texts
+from clovecal.datasets import Texts
 from clovecal.reproduce.wilds import study as wilds
 from clovecal.reproduce.wilds.stages import load_outputs
 from clovecal.training.network.backbones import BACKBONES, as_tensors, build

@@ -143,8 +143,9 @@ def _predict_with_network(
     device: str | None,
 ) -> None:
     try:
+        from clovecal.tables import write_table
         from clovecal.training.loop.predicting import as_device
-        from clovecal.training.network.exporting import load_network, write_table
+        from clovecal.training.network.exporting import load_network
         from clovecal.training.network.predictions import predictions, read_new
         from clovecal.training.network.training import Place
     except ImportError as error:
@@ -153,7 +154,7 @@ def _predict_with_network(
     network = load_network(folder, place=Place(device, workers, weights))
     with progress(f"Predicting {table or images}"):
         rows = read_new(network, table, images=images, input=input, label=label, domains=domains)
-        write_table(output, predictions(network, rows, features=features))
+        write_table(output, predictions(network, rows, features=features), overwrite=True)
     described = network.description
     if rows.roles is not None:
         click.echo(f"{table}: {rows.roles.in_words('text' if images is None else 'image')}.", err=True)

@@ -13,7 +13,6 @@ import click
 
 from clovecal.cli._console import progress, progress_bar
 from clovecal.errors import InputError
-from clovecal.files import replacing
 
 if TYPE_CHECKING:
     from clovecal.training.sweep.running import Outcome, SweepData, SweepMember
@@ -171,15 +170,10 @@ def _write(folder: Path, member: SweepMember, outcome: Outcome, data: SweepData)
     """Write a member's predictions and its model, unless it diverged."""
     if outcome.p is None or outcome.head is None:
         return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from clovecal.tables.writing import as_table, domain_columns, score_columns, write_table
 
-    p, domains = outcome.p, list(data.domains.values())
-    scores = {"p": p} if p.ndim == 1 else {f"p_{number}": column for number, column in enumerate(p.T)}
-    one = {"domain": pa.array(domains[0])} if len(domains) == 1 else {}
-    several = {f"domain_{name.removeprefix('domain_')}": column for name, column in data.domains.items()}
-    with replacing(folder / "predictions" / f"{member.name}.parquet") as temporary:
-        pq.write_table(pa.table({"y": data.y, **scores, **(one or several)}), temporary)
+    table = as_table({"y": data.y, **score_columns(outcome.p), **domain_columns(data.domains)})
+    write_table(folder / "predictions" / f"{member.name}.parquet", table, overwrite=True)
     outcome.head.save(folder / "models" / f"{member.name}.safetensors", overwrite=True)
 
 

@@ -72,7 +72,7 @@ def finetune_network(
             f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
         ) from None
     roles = find_roles(table, kind, input=input, label=label, domains=domains, split=split)
-    assert roles.label is not None  # a table to train on has one
+    (column,) = roles.columns("input")
     if split is None and test_domains:  # they say what to test on, whatever a column is named
         roles = replace(roles, split=None)
     options: dict[str, Any] = {
@@ -86,9 +86,9 @@ def finetune_network(
     }
     with progress(f"Reading {table}"):
         if images is not None:
-            data = image_folder(images, table, file=roles.input, size=_size(size), **options)
+            data = image_folder(images, table, file=column, size=_size(size), **options)
         else:
-            data = text_table(table, text=roles.input, **options)
+            data = text_table(table, text=column, **options)
     recipe = starting_recipe(
         backbone or _FOR_TRYING_OUT[kind],
         data.split_counts.get("train", 0),
@@ -196,7 +196,7 @@ def _announce(table: str, roles: str, data: LazyDataset) -> None:
 
 def _files_of(data: LazyDataset, splits: Sequence[str]) -> set[str]:
     """Return the files that rows of these splits name; none for texts, of which short ones are equal by chance."""
-    from clovecal.datasets._lazy import Files
+    from clovecal.datasets import Files
 
     inputs = [data.part(split).inputs for split in splits]
     return {name for one in inputs if isinstance(one, Files) for name in one.names.tolist()}

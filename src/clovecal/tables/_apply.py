@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import math
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from clovecal.errors import InputError
-from clovecal.files import check_writable, replacing
+from clovecal.files import check_writable
 from clovecal.progress import SILENT, Progress
-from clovecal.tables._columns import guess_scores, reject_duplicates
-from clovecal.tables._files import FORMATS, TableFile
-from clovecal.tables._values import numbers_of
+from clovecal.tables.columns import numbers_of
+from clovecal.tables.formats import TableFile, data_row_error
+from clovecal.tables.roles import find_roles
+from clovecal.tables.writing import output_format, table_writer
 from clovecal.text import quoted
 
 if TYPE_CHECKING:
@@ -66,29 +62,21 @@ def apply_to_file(
         Where to say how many rows are done.
     """
     path = check_writable(output, overwrite=overwrite)
-    reject_duplicates(table.columns)
-    names = scores or guess_scores(table.columns)
-    for name in names:
-        if name not in table.columns:
-            raise InputError(
-                f"column {name!r}",
-                f"is not in {table.name!r}",
-                f"it has {quoted(table.columns)}",
-            )
+    format = output_format(path)
+    names = find_roles(table.columns, ["score"], scores=scores, table=table.name).scores
     expected = getattr(calibrator, "n_features_in_", len(names))
     if len(names) != expected:
         raise InputError(
-            "scores", f"are {quoted(names)}, but the calibrator was fitted on {expected} column(s)", "name as many"
+            "scores", f"names {quoted(names)}, but the calibrator was fitted on {expected} column(s)", "name as many"
         )
     added = [column] if len(names) == 1 else [f"{column}_{number}" for number in range(len(names))]
     taken = next((name for name in added if name in table.columns), None)
     if taken is not None:
         raise InputError("column", f"is {column!r}, but {table.name!r} has {taken!r} already", "name another")
-    format = _output_format(path)
     as_text = table.columns if table.format in _TEXT and format in _TEXT else ()
     rows = 0
     done = progress.task(f"Calibrating {table.name}")
-    with replacing(path) as temporary, _writer(temporary, format) as write:
+    with table_writer(path, overwrite=overwrite) as write:
         for batch in table.batches(as_text=as_text):
             if batch.num_rows == 0:
                 continue
@@ -96,7 +84,7 @@ def apply_to_file(
             rows += batch.num_rows
             done.advance(batch.num_rows)
         if rows == 0:
-            raise InputError(f"{table.name!r}", "has a header but no rows", "give a table with rows")
+            raise table.empty()
     return rows
 
 
@@ -129,107 +117,4 @@ def _parsed(array: Any, name: str, first: int) -> Any:
     except pa.ArrowInvalid:
         cells = enumerate(text.to_pylist())
         row, bad = next((row, one) for row, one in cells if one is not None and not _NUMBER.fullmatch(one))
-        raise InputError(
-            f"column {name!r}",
-            f"has {bad!r}",
-            "it must hold numbers",
-            row=first + row,
-            row_name="data row",
-            first_row=1,
-        ) from None
-
-
-def _output_format(path: Path) -> str:
-    if path.suffix.lower() not in FORMATS:
-        raise InputError(
-            f"output {str(path)!r}", "has no ending that tells its format", f"use one of {', '.join(FORMATS)}"
-        )
-    return FORMATS[path.suffix.lower()]
-
-
-@contextmanager
-def _writer(path: Path, format: str) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Yield a function that appends a batch; the first batch's schema is the file's."""
-    if format == "ndjson":
-        with path.open("w", encoding="utf-8") as file:
-            yield lambda batch: file.writelines(_json_line(row) for row in batch.to_pylist())
-        return
-    if format in _TEXT:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            yield _text_writer(file, "\t" if format == "tsv" else ",")
-        return
-    opened: list[Any] = []
-
-    def write(batch: pa.RecordBatch) -> None:
-        if format == "arrow":
-            batch = _without_dictionaries(batch)
-        if not opened:
-            opened.extend((_open_writer(path, format, batch.schema), batch.schema))
-        writer, schema = opened
-        writer.write_batch(_cast(batch, schema))
-
-    try:
-        yield write
-    finally:
-        for writer in opened[:1]:
-            writer.close()
-
-
-def _json_line(row: dict[str, Any]) -> str:
-    try:
-        return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False) + "\n"
-    except ValueError:  # JSON has no NaN and no infinity
-        finite = {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in row.items()}
-        return json.dumps(finite, default=str, ensure_ascii=False) + "\n"
-
-
-def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return categorical columns as plain ones: an Arrow file has room for one dictionary, and batches differ."""
-    import pyarrow as pa
-
-    for number, field in enumerate(batch.schema):
-        if pa.types.is_dictionary(field.type):
-            values = batch.column(number).dictionary_decode()
-            batch = batch.set_column(number, field.with_type(field.type.value_type), values)
-    return batch
-
-
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    if batch.schema.equals(schema):
-        return batch
-    try:
-        return batch.cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-        name = next((one.name for one in schema if batch.schema.field(one.name).type != one.type), schema.names[0])
-        raise InputError(
-            f"column {name!r}",
-            f"is {schema.field(name).type} at first and {batch.schema.field(name).type} later",
-            "make it one type, or write csv",
-        ) from None
-
-
-def _text_writer(file: TextIO, delimiter: str) -> Callable[[pa.RecordBatch], None]:
-    """Return a function that writes batches as lines, quoting only what needs it (pyarrow quotes all text)."""
-    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-    header_written = False
-
-    def write(batch: pa.RecordBatch) -> None:
-        nonlocal header_written
-        if not header_written:
-            writer.writerow(batch.schema.names)
-            header_written = True
-        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-
-    return write
-
-
-def _open_writer(path: Path, format: str, schema: pa.Schema) -> Any:
-    import pyarrow as pa
-
-    if format == "parquet":
-        import pyarrow.parquet as pq
-
-        return pq.ParquetWriter(path, schema)
-    return pa.ipc.new_file(str(path), schema)
+        raise data_row_error(f"column {name!r}", f"has {bad!r}", "it must hold numbers", row=first + row) from None

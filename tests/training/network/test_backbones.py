@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from clovecal import InputError
-from clovecal.datasets._lazy import Texts
+from clovecal.datasets import Texts
 from clovecal.training.network.backbones import BACKBONES, as_tensors, build
 from clovecal.training.network.backbones._inputs import HashedWords, ImageTensors, Pixels
 from clovecal.training.network.backbones._plain import TinyTextBody

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from clovecal import InputError
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._lazy import Texts
+from clovecal.datasets import LazyDataset, Texts
 from clovecal.training.network import training as recipes
 from clovecal.training.network.recipe import make_objective
 from clovecal.training.network.training import Place, Recipe, new_network, outputs, train

@@ -20,12 +20,12 @@ from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from clovecal._checks import AnyArray
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._lazy import combined
+from clovecal.datasets import LazyDataset, combined
 from clovecal.errors import InputError
 from clovecal.files import replacing
 from clovecal.reproduce.wilds.settings import Model
-from clovecal.training.network.exporting import table_of, write_table
+from clovecal.tables import write_table
+from clovecal.training.network.exporting import table_of
 from clovecal.training.network.training import Outputs, Place, new_network, outputs, train
 
 PARTS = ("fit", "id", "ood")
@@ -231,7 +231,7 @@ def _write_table(folder: ModelFolder, rows: Mapping[str, LazyDataset]) -> None:
     for part, data in rows.items():
         table = table_of(data, load_outputs(folder, part, len(data)))
         tables.append(table.add_column(0, "part", pa.array([part] * len(data))))
-    write_table(folder.predictions, pa.concat_tables(tables))
+    write_table(folder.predictions, pa.concat_tables(tables), overwrite=True)
 
 
 def _flat(model: Mapping[str, Any]) -> dict[str, Any]:

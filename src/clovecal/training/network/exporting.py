@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
 
 from clovecal._checks import AnyArray, FloatArray
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._images import check_images
+from clovecal.datasets import LazyDataset, check_images
 from clovecal.errors import InputError
-from clovecal.files import replacing
+from clovecal.tables import write_table
+from clovecal.tables.writing import as_table, domain_columns, feature_columns, score_columns
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.network.folder import Description, NetworkFolder, TrainedNetwork, load_network
 from clovecal.training.network.training import Outputs, Place, Recipe, outputs, train, try_out
@@ -141,7 +141,7 @@ def export(
             tell(f"Predicting {split}", 0, 1)
             with worded(recipe):
                 said = outputs(network.module, recipe, part, place=network.place)
-            write_table(path, table_of(part, said, features=True))
+            write_table(path, table_of(part, said, features=True), overwrite=True)
     return Exported(network, tables)
 
 
@@ -175,42 +175,14 @@ def _train(
 
 def table_of(data: LazyDataset, said: Outputs, *, features: bool = False) -> pa.Table:
     """Return row, y, domains and predictions of each row, with the features if asked for."""
-    columns: dict[str, AnyArray] = {"row": data.metadata["row"], "y": data.y}
-    if data.overlapping:
-        columns |= {
-            f"domain_{name.removeprefix('domain_')}": data.domains[:, place].astype(np.int8)
-            for place, name in enumerate(data.overlapping)
-        }
-    else:
-        columns["domain"] = data.domains
-    return arrow_table(columns | predicted_columns(said, data.task, features=features))
+    several = {name: data.domains[:, place].astype(np.int8) for place, name in enumerate(data.overlapping)}
+    known = {"row": data.metadata["row"], "y": data.y, **domain_columns(several or data.domains)}
+    return as_table(predicted_columns(said, data.task, features=features), kept=known)
 
 
 def predicted_columns(said: Outputs, task: str, *, features: bool) -> dict[str, AnyArray]:
     """Return p, or ``p_0`` and so on of several classes, and the features ``emb_0`` and so on if asked for."""
-    p = scores(said.logits, task)
-    columns = {"p": p} if p.ndim == 1 else {f"p_{label}": column for label, column in enumerate(p.T)}
-    if features:
-        columns |= {f"emb_{place}": column for place, column in enumerate(said.features.T)}
-    return columns
-
-
-def arrow_table(columns: Mapping[str, AnyArray]) -> pa.Table:
-    """Return numpy columns as a table."""
-    import pyarrow as pa
-
-    return pa.table(
-        {name: pa.array(column.tolist() if column.dtype.kind in "UT" else column) for name, column in columns.items()}
-    )
-
-
-def write_table(path: Path, table: Any) -> None:
-    """Write a Parquet file, or CSV where the name ends so, whole or not at all."""
-    import pyarrow.csv as pc
-    import pyarrow.parquet as pq
-
-    with replacing(path) as temporary:
-        (pc.write_csv if path.suffix.lower() == ".csv" else pq.write_table)(table, temporary)
+    return score_columns(scores(said.logits, task)) | (feature_columns(said.features) if features else {})
 
 
 def scores(logits: AnyArray, task: str) -> FloatArray:
@@ -263,4 +235,4 @@ def worded(recipe: Recipe) -> Iterator[None]:
         ) from None
 
 
-__all__ = ["Exported", "export", "load_network", "scores", "table_of", "write_table"]
+__all__ = ["Exported", "export", "load_network", "scores", "table_of"]

@@ -15,9 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import clovecal
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._images import resized_to
-from clovecal.datasets._lazy import Files, Texts
+from clovecal.datasets import Files, LazyDataset, Texts, resized_to
 from clovecal.errors import InputError, OutputExists
 from clovecal.files import replacing
 from clovecal.training.network.backbones import backbone, build

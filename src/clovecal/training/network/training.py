@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from clovecal.datasets import LazyDataset
-from clovecal.datasets.wilds import Inputs
+from clovecal.datasets import Inputs, LazyDataset
 from clovecal.domains import Domains
 from clovecal.metrics import accuracy
 from clovecal.training.data import TrainingData, batches_per_epoch

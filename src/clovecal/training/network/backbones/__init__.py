@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from clovecal._checks import check_choice, check_count
-from clovecal.datasets.wilds import Inputs
+from clovecal.datasets import Inputs
 from clovecal.errors import InputError
 from clovecal.training.network.backbones import _bert, _plain, _vision
 from clovecal.training.network.backbones._classifier import FeatureClassifier
@@ -141,7 +141,7 @@ def as_tensors(name: str, inputs: Inputs, *, weights: str | Path | None = None, 
     Examples
     --------
     >>> import numpy as np
-    >>> from clovecal.datasets._lazy import Texts
+    >>> from clovecal.datasets import Texts
     >>> as_tensors("tiny-text", Texts(np.array(["well done", "go away"])))[1][:3]
     tensor([835, 352,   0])
     """

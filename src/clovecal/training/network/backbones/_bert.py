@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clovecal.datasets.wilds import Inputs
+from clovecal.datasets import Inputs
 from clovecal.errors import InputError
 from clovecal.training.network.backbones._classifier import one_column
 from clovecal.training.network.backbones._needs import need

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clovecal.datasets.wilds import Inputs
+from clovecal.datasets import Inputs
 
 _WORD = re.compile(r"\w+")
 # Of ImageNet, as torchvision's pretrained networks and WILDS' default transform have them.
@@ -41,7 +41,7 @@ class HashedWords:
 
     Examples
     --------
-    >>> from clovecal.datasets._lazy import Texts
+    >>> from clovecal.datasets import Texts
     >>> HashedWords(Texts(np.array(["Well done!"])), buckets=1000, length=4)[0]
     tensor([ 41, 805,   0,   0])
     """
