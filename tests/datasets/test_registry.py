@@ -6,12 +6,15 @@ import hashlib
 import http.client
 import io
 import re
+import subprocess
+import sys
 import urllib.error
 
+import numpy as np
 import pytest
 
-from clovecal import InputError
-from clovecal.datasets import registry
+from clovecal import InputError, cli
+from clovecal.datasets import DATA_SETS, DomainDataset, load_dataset, register_dataset, registry
 from clovecal.datasets.registry import DataFile, DataSet, fetch, find_file, is_intact
 
 CONTENT = {"a.gz": b"first file" * 20_000, "b.gz": b"second file"}
@@ -30,6 +33,61 @@ def published(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("CLOVECAL_DATA", raising=False)
     return source
+
+
+@pytest.fixture
+def tides(tmp_path, monkeypatch):
+    """Register a user's own data set of one file, which its loader reads."""
+    content = b"height,coast,high\n0.1,north,0\n0.7,south,1\n"
+    (tmp_path / "tides.csv").write_bytes(content)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CLOVECAL_DATA", raising=False)
+    file = DataFile("tides.csv", (tmp_path / "tides.csv").as_uri(), hashlib.sha256(content).hexdigest())
+
+    def load_tides(unit=1.0):
+        lines = fetch("tides")[0].read_text().splitlines()[1:]
+        height, coast, high = zip(*(line.split(",") for line in lines), strict=True)
+        X = unit * np.array(height, dtype=float)[:, None]
+        return DomainDataset(X, np.array(high, dtype=np.int8), np.array(coast), ("height",), "tides", "Two tides.")
+
+    register_dataset("tides", load_tides, description="2 tides at 2 coasts; label: high", files=[file])
+    yield
+    del DATA_SETS["tides"]
+
+
+def run_data(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["clovecal", "data", *arguments])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return stop.code, capsys.readouterr().err
+    return 0, capsys.readouterr().out
+
+
+def test_a_data_set_of_ones_own_is_loaded_by_name_like_any_other(tides):
+    data = load_dataset("tides", unit=100.0)
+    assert (data.X.ravel().tolist(), data.domains.tolist()) == ([10.0, 70.0], ["north", "south"])
+    assert load_dataset("flights").name == "flights"
+    with pytest.raises(InputError, match=r"^data set 'tide' is not known; choose one of flights, mnist, tides"):
+        load_dataset("tide")
+    with pytest.raises(InputError) as caught:
+        register_dataset("a/b", list, description="")
+    assert caught.value.argument == "name"
+
+
+def test_a_data_set_of_ones_own_is_listed_fetched_and_checked(tides, monkeypatch, capsys):
+    code, said = run_data(monkeypatch, capsys, "check", "tides")
+    assert code == 2
+    assert said.startswith("clovecal: data set 'tides' lacks tides.csv; get it with")
+    assert "tides      2 tides at 2 coasts; label: high" in run_data(monkeypatch, capsys, "list")[1]
+    assert run_data(monkeypatch, capsys, "fetch", "tides")[0] == 0
+    assert run_data(monkeypatch, capsys, "check", "tides") == (0, "tides: all 1 files are there and intact.\n")
+
+
+def test_what_data_sets_are_made_of_does_not_load_the_readers_of_wilds():
+    code = "import sys; from clovecal.datasets import Inputs; print('clovecal.datasets.wilds' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def refusal(call):
@@ -148,17 +206,8 @@ def test_the_built_in_set_has_no_files_and_published_ones_have_checksums():
 
 
 def test_the_command_fetches_lists_and_checks(published, monkeypatch, capsys):
-    import sys
-
-    from clovecal import cli
-
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["clovecal", "data", *arguments])
-        try:
-            cli.main()
-        except SystemExit as stop:
-            return stop.code, capsys.readouterr().err
-        return 0, capsys.readouterr().out
+        return run_data(monkeypatch, capsys, *arguments)
 
     assert run("check", "toy") == (2, "clovecal: data set 'toy' lacks a.gz; get it with: clovecal data fetch toy.\n")
     code, out = run("fetch", "toy")

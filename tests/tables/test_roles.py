@@ -92,3 +92,37 @@ def test_a_column_that_cannot_be_found_is_asked_for(case):
         find_roles(names, **said)
     assert re.search(expected, str(caught.value))
     assert not re.search(r"[.!?]\s", str(caught.value))
+
+
+def test_an_error_names_the_argument_and_a_command_its_option():
+    for names, argument in ((["p", "domain"], "label"), (["y", "domain"], "scores"), (["y", "p"], "domains")):
+        with pytest.raises(InputError) as caught:
+            find_roles(names)
+        assert (caught.value.argument, caught.value.remedy) == (argument, "name the column")
+
+
+def test_only_the_roles_that_are_asked_for_are_looked_for():
+    found = find_roles(["y", "p", "domain", "weight", "text", "split"], ["domain"])
+    assert (found.used, found.guessed) == (["domain"], ("domain",))
+    found = find_roles(["text", "note"], ["input"], optional=["label", "domain", "split"], kind="text")
+    assert (found.input, found.label, found.domains, found.split) == ("text", None, (), None)
+    assert str(found) == "input 'text' (guessed); no label; no domain"
+    assert found.in_words("text") == "text 'text' (guessed); no label; no domain"
+
+
+def test_features_are_what_is_left_and_never_something_else():
+    found = find_roles(["y", "x_0", "domain", "x_1"], ["label", "domain", "features"])
+    assert found.features == ("x_0", "x_1")
+    # a feature that is called as a label usually is
+    found = find_roles(["y", "target", "domain"], ["label", "domain"], features=["y"])
+    assert (found.label, found.features, found.guessed) == ("target", ("y",), ("label", "domain"))
+
+
+def test_a_split_may_be_the_domain_too():
+    found = find_roles(["text", "label", "fold"], ["label"], domains=["fold"], split="fold")
+    assert (found.domains, found.split, found.guessed) == (("fold",), "fold", ("label",))
+
+
+def test_a_table_with_semicolons_is_told_so():
+    with pytest.raises(InputError, match=r"^table 't\.csv' is separated by semicolons; save it with commas"):
+        find_roles(["y;p;domain"], table="t.csv")

@@ -305,8 +305,11 @@ def _with_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
 
     for number, field in enumerate(batch.schema):
         if pa.types.is_string(field.type):
-            filled = pc.if_else(pc.equal(batch.column(number), ""), pa.scalar(None, field.type), batch.column(number))
-            batch = batch.set_column(number, field, filled)
+            column = batch.column(number)
+            empty = pc.equal(pc.binary_length(column), 0)
+            if pc.any(empty).as_py():  # a column of long texts is not copied for nothing
+                column = pc.if_else(empty, pa.scalar(None, field.type), column)
+                batch = batch.set_column(number, field, column)
     return batch
 
 
