@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from clovecal._checks import AnyArray, FloatArray, IntArray
+from clovecal._progress import SILENT, Progress, Task
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy, log_loss
 from clovecal.tables import open_table
 from clovecal.tables.features import read_features
 from clovecal.training.data import TrainingData
-from clovecal.training.ensemble.training import Member, Progress, train_ensemble
+from clovecal.training.ensemble.training import Member, train_ensemble
 from clovecal.training.head.classifier import CloveClassifier
 from clovecal.training.head.inputs import check_device, checked_rows
 from clovecal.training.head.network import HeadNetwork, held_out_rows, moments
@@ -140,7 +141,7 @@ def train_members(
     *,
     chunk: int = 100,
     device: torch.device | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Iterator[tuple[SweepMember, Outcome]]:
     """Train members of a sweep, yielding each with its outcome as soon as its chunk is done.
 
@@ -155,10 +156,10 @@ def train_members(
     device
         None: a GPU if there is one.
     progress
-        Called now and then with the model steps done and those to do.
+        Is told the model steps that are done.
     """
     check_device(device)
-    done, everything = 0, sum(member.steps for member in members)
+    done, task = 0, progress.task("Training", sum(member.steps for member in members))
     for lot in _chunks(members, chunk):
         first = lot[0]
         trained = train_ensemble(
@@ -180,7 +181,7 @@ def train_members(
             precision=first.precision,
             n_outputs=1 if len(data.classes) == 2 else len(data.classes),
             device=device,
-            progress=None if progress is None else _shifted(progress, done, everything),
+            progress=_counting_from(done, task),
         )
         done += sum(member.steps for member in lot)
         logits = torch.from_numpy(trained.logits(data.inputs))
@@ -260,5 +261,5 @@ def _kind(member: SweepMember) -> tuple[object, ...]:
     return (member.objective, sorted(member.options.items()), *shared)
 
 
-def _shifted(progress: Progress, before: int, everything: int) -> Progress:
-    return lambda done, _: progress(before + done, everything)
+def _counting_from(before: int, task: Task) -> Callable[[int, int], None]:
+    return lambda done, _: task.at(before + done)
