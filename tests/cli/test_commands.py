@@ -24,6 +24,7 @@ COMMANDS = [
     "demo",
     "data",
     "finetune",
+    "train",
     "predict",
     "sweep",
     "reproduce",

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Folder that holds camelyon17_v1.0 and the others; a miniature is written there. [for it: in the output]",
 )
-@click.option("--seeds", type=click.IntRange(1), default=4, show_default=True, help="Networks of each algorithm.")
+@click.option("--seeds", type=click.IntRange(1), default=4, show_default=True, help="Networks of each objective.")
 @click.option(
-    "--algorithm",
-    "algorithms",
+    "--objective",
+    "objectives",
     multiple=True,
     metavar="NAME",
-    help="erm, irm-halves (WILDS' IRM), irm (its closed form), coral or group-dro; once per algorithm. The paper's "
+    help="erm, irm-halves (WILDS' IRM), irm (its closed form), coral or group-dro; once per objective. The paper's "
     "three if not given.",
 )
 @click.option("--backbone", metavar="NAME", help="Another network than the paper's, such as densenet169 or resnet34.")
@@ -67,7 +67,7 @@ def command(
     dataset: str | None,
     root: Path | None,
     seeds: int,
-    algorithms: tuple[str, ...],
+    objectives: tuple[str, ...],
     backbone: str | None,
     weights: Path | None,
     batch_size: int | None,
@@ -103,7 +103,7 @@ def command(
     _refuse_unused(context, miniature=miniature, small_network=miniature and backbone is None)
     try:
         from clovecal.reproduce.wilds import study as wilds
-        from clovecal.training.network.training import Place
+        from clovecal.training.network.training import Resources
     except ModuleNotFoundError as error:
         raise InputError(
             "training", f"needs the package {error.name}", "install it with pip install 'clovecal[wilds]'"
@@ -113,7 +113,7 @@ def command(
             dataset,
             root,
             output,
-            algorithms=algorithms,
+            objectives=objectives,
             seeds=seeds,
             backbone=backbone,
             batch_size=batch_size,
@@ -121,7 +121,7 @@ def command(
             head_steps=head_steps,
             splits=splits,
             miniature=wilds.Miniature(rows=rows, size=size) if miniature else None,
-            place=Place(device=device, workers=workers, weights=weights),
+            resources=Resources(device=device, workers=workers, weights=weights),
         )
     if wilds.is_first_process():
         click.echo(str(plan), err=not dry_run)
@@ -137,7 +137,7 @@ def _refuse_unused(context: click.Context, *, miniature: bool, small_network: bo
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     for name in ("rows", "size"):
         if name in given and not miniature:
-            raise InputError(f"--{name}", "is of a miniature", "add --miniature, or leave it out")
+            raise InputError(f"--{name}", "only applies to a miniature", "add --miniature, or drop it")
     if "weights" in given and small_network:
         raise InputError(
             "--weights", "is given, but a miniature's small network starts from random ones", "leave it out"

@@ -12,10 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from clovecal import InputError
-from clovecal.datasets._lazy import Texts
-from clovecal.training.network.backbones import BACKBONES, as_tensors, build
-from clovecal.training.network.backbones._inputs import HashedWords, ImageTensors, Pixels
-from clovecal.training.network.backbones._plain import TinyTextBody
+from clovecal.datasets import Texts
+from clovecal.training.network.backbones import BACKBONES, HashedWords, ImageTensors, Pixels, as_tensors, build
 
 
 class Images:
@@ -74,7 +72,7 @@ def test_words_are_hashed_without_case_or_marks_and_cut_to_length():
 
 
 def test_padding_does_not_change_a_text():
-    body = TinyTextBody()
+    body = build("tiny-text", n_outputs=1).body
     short, padded = torch.tensor([[5, 9]]), torch.tensor([[5, 9, 0, 0, 0]])
     assert torch.allclose(body(short), body(padded))
     assert not torch.allclose(body(short), body(torch.tensor([[5, 9, 7]])))
@@ -294,6 +292,6 @@ def test_bert_that_is_not_on_disk_is_refused(transformers, tmp_path):
     with pytest.raises(InputError, match="is no folder"):
         build("bert-base-uncased", n_outputs=1, weights=tmp_path / "nowhere")
     with pytest.raises(
-        InputError, match="the cache of the hub does not have bert-base-cased; get it with: hf download"
+        InputError, match="the cache of the hub does not hold bert-base-cased; download bert-base-cased from the hub"
     ):
         build("bert-base-cased", n_outputs=1, weights="cache")

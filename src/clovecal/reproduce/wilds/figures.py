@@ -68,7 +68,7 @@ def panel(found: Sequence[Record], ax: Axes) -> Axes:
         for one in found
     ]
     for one, point in zip(found, points, strict=True):
-        algorithm, column = one["config"]["model"]["recipe"]["algorithm"], one["config"]["column"]
+        algorithm, column = one["config"]["model"]["recipe"]["objective"], one["config"]["column"]
         ax.plot(
             *point,
             _MARKER[algorithm],

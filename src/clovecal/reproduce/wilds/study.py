@@ -9,7 +9,8 @@ from clovecal import records
 from clovecal.reproduce.wilds.columns import Part, outcome
 from clovecal.reproduce.wilds.plan import Plan, prepare
 from clovecal.reproduce.wilds.settings import COLUMNS, SETTINGS, Config, Miniature, Model, models_of
-from clovecal.reproduce.wilds.stages import PARTS, alone, is_first_process, load_outputs, output_stage, train_stage
+from clovecal.reproduce.wilds.stages import PARTS, alone, output_stage, train_stage
+from clovecal.training.network.folder import is_first_process
 
 __all__ = [
     "COLUMNS",
@@ -56,7 +57,9 @@ def run(plan: Plan, *, checkpoint_every: int = 500, on_progress: OnProgress | No
 
     for model in plan.models:
         on_step = tell(f"training {model.name}")
-        train_stage(plan.folder(model), plan.data, place=plan.place, checkpoint_every=checkpoint_every, on_step=on_step)
+        train_stage(
+            plan.folder(model), plan.data, resources=plan.resources, checkpoint_every=checkpoint_every, on_step=on_step
+        )
     if is_first_process():
         with alone():
             _finish(plan, tell)
@@ -66,16 +69,15 @@ def _finish(plan: Plan, tell: Callable[[str], Callable[[int, int], None]]) -> No
     """Keep the networks' outputs, and a record of each column."""
     for place, model in enumerate(plan.models):
         tell("predicting")(place, len(plan.models))
-        output_stage(plan.folder(model), plan.parts, place=plan.place)
+        output_stage(plan.folder(model), plan.parts, resources=plan.resources)
     results = results_of(plan.output)
     for model in plan.models:
         todo = list(records.missing(results, [config for config in plan.configs if config.model == model]))
         if not todo:
             continue
-        said = {
-            part: Part(plan.parts[part], load_outputs(plan.folder(model), part, len(plan.parts[part])))
-            for part in PARTS
+        measured = {
+            part: Part(plan.parts[part], plan.folder(model).load_outputs(part, len(plan.parts[part]))) for part in PARTS
         }
         for place, config in enumerate(todo):
             tell(f"calibrating {model.name}")(place, len(todo))
-            records.append(results, config, outcome(config, said, device=plan.place.device))
+            records.append(results, config, outcome(config, measured, device=plan.resources.device))

@@ -134,7 +134,7 @@ def error_table(found: Sequence[Record]) -> str:
 
 def algorithms_in(found: Iterable[Record]) -> list[str]:
     """Return the algorithms that have records, in the tables' order."""
-    here = {one["config"]["model"]["recipe"]["algorithm"] for one in found}
+    here = {one["config"]["model"]["recipe"]["objective"] for one in found}
     return [name for name in ALGORITHM_NAMES if name in here]
 
 
@@ -158,7 +158,7 @@ def _values(found: Iterable[Record], algorithm: str, column: str, pick: Callable
     values = [
         pick(one)
         for one in found
-        if one["config"]["column"] == column and one["config"]["model"]["recipe"]["algorithm"] == algorithm
+        if one["config"]["column"] == column and one["config"]["model"]["recipe"]["objective"] == algorithm
     ]
     return [value for value in values if value is not None]
 
