@@ -225,6 +225,51 @@ def test_a_network_of_resized_images_resizes_new_ones(run, here, tmp_path):
     assert one == pytest.approx(other, abs=1e-6)
 
 
+# ---------------------------------------------------------------------------------------------- a backbone of your own
+
+NETS = """
+from torch import nn
+from clovecal.training import Backbone, FeatureClassifier, Pixels, register_backbone
+
+def make(*, n_outputs, channels, flips, **_):
+    body = nn.Sequential(Pixels(flips=flips), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * channels, 5))
+    return FeatureClassifier(body, 5, n_outputs)
+
+defaults = {"epochs": 3, "learning_rate": 0.02}
+register_backbone(Backbone(name="four-pixels", make=make, kind="image", features=5, defaults=defaults))
+"""
+
+
+def test_a_backbone_of_ones_own_is_trained_and_predicts_by_its_name(here):
+    (here / "nets.py").write_text(NETS)
+    arguments = ["train", "photos.csv", "--images", "photos", "--domain", "farm", "-o", "out", "--device", "cpu"]
+
+    def clovecal(*arguments):
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "clovecal", *arguments], capture_output=True, text=True, check=False
+        )
+
+    own = ["--import", "nets"]
+    done = clovecal(*arguments, *own, "--backbone", "four-pixels", "--test-domain", "island")
+    assert done.returncode == 0, done.stderr
+    assert "four-pixels by erm on 120 rows of 3 domains." in done.stdout
+    described = json.loads((here / "out" / "network.json").read_text())
+    assert (described["recipe"]["epochs"], described["recipe"]["learning_rate"]) == (3, 0.02)
+    exported = pl.read_parquet("out/test.parquet")
+    assert [name for name in exported.columns if name.startswith("emb_")] == [f"emb_{place}" for place in range(5)]
+    prediction = ["predict", "out", "photos.csv", "--images", "photos", "-o", "p.parquet", "--device", "cpu"]
+    without = clovecal(*prediction)
+    assert without.returncode == 2
+    assert "'out/network.json' names the backbone 'four-pixels', which is not known here; register it" in without.stderr
+    again = clovecal(*prediction, *own)
+    assert again.returncode == 0, again.stderr
+    same = exported.join(pl.read_parquet("p.parquet"), on="row", suffix="_again")
+    assert np.allclose(same["p"], same["p_again"], rtol=0, atol=1e-6)
+    missing = clovecal(*arguments, "--import", "no_nets")
+    assert missing.returncode == 2
+    assert missing.stderr.startswith("clovecal: --import is 'no_nets', which cannot be imported (")
+
+
 # ------------------------------------------------------------------------------------- interrupted, killed, in numbers
 
 

@@ -14,6 +14,7 @@ import click
 
 from clovecal._progress import on_terminal
 from clovecal.cli._flags import options_in_errors
+from clovecal.cli._modules import import_option
 from clovecal.cli._options import json_option, print_json, progress
 from clovecal.errors import InputError
 
@@ -119,6 +120,7 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
     metavar="STEPS",
     help="Steps that a killed run may lose; default: an epoch, within 50 to 500.",
 )
+@import_option
 @json_option
 @options_in_errors()
 def command(

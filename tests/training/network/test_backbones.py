@@ -12,8 +12,10 @@ import torch
 from safetensors.torch import save_file
 
 from clovecal import InputError
-from clovecal.datasets import Texts
+from clovecal.datasets import LazyDataset, Texts
+from clovecal.training import Backbone, FeatureClassifier, Recipe, Resources, default_recipe, register_backbone
 from clovecal.training.network.backbones import BACKBONES, HashedWords, ImageTensors, Pixels, as_tensors, build
+from clovecal.training.network.training import try_out
 
 
 class Images:
@@ -138,6 +140,56 @@ def test_a_missing_package_is_named(monkeypatch, name, package):
     monkeypatch.setitem(sys.modules, f"{package}.models", None)
     with pytest.raises(InputError, match=f"needs the package {package}.*clovecal\\[wilds\\]"):
         build(name, n_outputs=1, weights="cache")
+
+
+# ------------------------------------------------------------------------------------------------ of one's own
+
+
+def letters(inputs, **_):
+    """Read a text as the numbers of its first three letters."""
+    return [torch.tensor([float(ord(one)) for one in f"{inputs[row]}   "[:3]]) for row in range(len(inputs))]
+
+
+def three_letters(*, n_outputs, **_):
+    return FeatureClassifier(torch.nn.Linear(3, 4), 4, n_outputs)
+
+
+def texts_of(*values):
+    n = len(values)
+    return LazyDataset(
+        name="texts", task="binary", classes=("no", "yes"), inputs=Texts(np.array(values)), y=np.arange(n) % 2,
+        domains=np.array(["a", "b"])[np.arange(n) % 2], split=np.full(n, "train"),
+    )  # fmt: skip
+
+
+def test_a_backbone_of_ones_own_reads_as_it_says_and_is_trained_as_it_says():
+    options = {"kind": "text", "features": 4, "read": letters, "defaults": {"batch_size": 6}, "largest_batch": 10}
+    register_backbone(Backbone(name="letters", make=three_letters, **options), replace=True)
+    assert as_tensors("letters", Texts(np.array(["ab"])))[0].tolist() == [97, 98, 32]
+    logits, features = build("letters", n_outputs=3)(torch.zeros(2, 3))
+    assert (logits.shape, features.shape) == ((2, 3), (2, 4))
+    assert default_recipe("letters", 100).batch_size == 6
+    assert default_recipe("letters", 100, objective="clove").batch_size == 10
+    with pytest.raises(InputError, match="has the name 'letters', which is taken; choose another"):
+        register_backbone(Backbone(name="letters", make=three_letters, **options))
+    with pytest.raises(InputError, match="letters starts from random ones, leave it out"):
+        build("letters", n_outputs=1, weights="cache")
+
+
+def test_a_backbone_that_shows_no_features_is_told_so():
+    def make(*, n_outputs, **_):
+        return torch.nn.Linear(3, n_outputs)
+
+    register_backbone(Backbone(name="silent", make=make, kind="text", features=4, read=letters), replace=True)
+    with pytest.raises(InputError, match="backbone 'silent' returned no features; let it return a pair"):
+        try_out(Recipe("silent"), texts_of("abc", "xyz"), resources=Resources(device="cpu"))
+
+
+def test_a_package_of_ones_own_that_is_missing_is_named():
+    made = Backbone(name="far", make=three_letters, kind="text", features=4, package="no_such_package.nets")
+    register_backbone(made, replace=True)
+    with pytest.raises(InputError, match=r"backbone 'far' needs the package no_such_package \(.*\); install it"):
+        build("far", n_outputs=1)
 
 
 class Network(torch.nn.Module):
