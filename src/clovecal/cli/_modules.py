@@ -28,5 +28,5 @@ import_option = click.option(
     metavar="MODULE",
     expose_value=False,
     callback=_import,
-    help="Import this Python module of yours first, such as one that registers a backbone.",
+    help="Import this Python module of yours first, which registers an objective or a backbone.",
 )

@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from clovecal.cli._flags import options_in_errors
+from clovecal.cli._modules import import_option
 from clovecal.cli._options import check_writable, json_option, print_json, progress, progress_bar
 from clovecal.errors import InputError
+from clovecal.training.objectives import OBJECTIVES, objective_names
 
 
 @click.command("finetune")
@@ -25,10 +27,10 @@ from clovecal.errors import InputError
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @click.option(
     "--objective",
-    type=click.Choice(["clove", "erm", "irm", "coral", "group-dro"]),
     default="clove",
     show_default=True,
-    help="What training minimises.",
+    metavar="NAME",
+    help=f"What training minimises: {', '.join(objective_names(for_heads=True))}.",
 )
 @click.option(
     "--penalty",
@@ -69,6 +71,7 @@ from clovecal.errors import InputError
     type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
     help="Format of a table, when its ending does not tell.",
 )
+@import_option
 @json_option
 @options_in_errors(random_state="seed")
 def command(
@@ -101,6 +104,10 @@ def command(
     """
     check_writable(output, overwrite=force)
     reject_input_as_output(output, features)
+    if objective not in objective_names(for_heads=True):
+        raise InputError(
+            "objective", f"is {objective!r}", f"choose one of {', '.join(objective_names(for_heads=True))}"
+        )
     strengths = _penalty(penalty, objective)
     widths = _widths(hidden)
     CloveClassifier, TrainingWarning, read_features = _training()
@@ -163,7 +170,7 @@ def _training() -> tuple[Any, Any, Any]:
 def _penalty(text: str, objective: str) -> Any:
     if text == "auto":
         return text
-    if objective in ("erm", "group-dro"):
+    if not OBJECTIVES[objective].penalised:
         raise InputError("--penalty", f"is {text!r}, but {objective} has no penalty", "leave it out")
     try:
         values = tuple(float(part) for part in text.split(","))

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from clovecal._progress import on_terminal
+from clovecal.cli._modules import import_option
 from clovecal.cli._options import progress
 from clovecal.errors import InputError
 
@@ -21,6 +22,7 @@ from clovecal.errors import InputError
     help="Folder for records and predictions; an unfinished sweep in it is resumed.  [default: named after CONFIG]",
 )
 @click.option("--device", help="Where to train, such as cpu or cuda:1.  [default: a GPU if there is one]")
+@import_option
 @click.option("--force", is_flag=True, help="Start anew where the folder holds another sweep.")
 def command(config: Path, output: Path | None, device: str | None, force: bool) -> None:
     """Train many models at once and write their predictions.
@@ -47,8 +49,8 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         members = 50                         # of each objective
         steps = 2000
         batch_size = 512                     # over all domains; 0: all rows
-        lr = {log10 = [-4, -2.5]}            # also uniform, log2, choice, or one number
-        l2 = {log10 = [-5, -3]}
+        learning_rate = {log10 = [-4, -2.5]} # also uniform, log2, choice, or one number
+        weight_decay = {log10 = [-5, -3]}
         hidden = {log2 = [6, 9], layers = 2} # or widths, such as [256, 256]
         [[objective]]
         name = "clove"                       # or erm, irm, coral, group-dro
@@ -57,7 +59,8 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         of = "positive"                      # and the other options of the objective
 
     Further settings of [sweep]: seed, chunk (members trained together), balance, optimizer (adam, adagrad), precision
-    (tf32, bf16). An objective may have members, hidden, lr, l2 of its own, and a label for its members' names.
+    (tf32, bf16). An objective may have members, hidden, learning_rate, weight_decay of its own, and a label for its
+    members' names.
     """
     try:
         from clovecal.training.head.inputs import check_device
@@ -100,14 +103,16 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         raise InputError(
             "no member",
             f"was trained to the end ({reason})",
-            f"lower lr, the penalty or l2; {folder.path} is left as it was",
+            f"lower learning_rate, weight_decay or the penalty; {folder.path} is left as it was",
         )
     if diverged:
         some = ", ".join(list(diverged)[:5]) + (", …" if len(diverged) > 5 else "")
         click.echo(f"{len(diverged)} of {len(members)} members diverged ({some}); {folder.records} says why.", err=True)
     if len(diverged) == len(members):
         raise InputError(
-            "no member", "was trained to the end", "lower lr, the penalty or l2, then start anew with --force"
+            "no member",
+            "was trained to the end",
+            "lower learning_rate, the penalty or weight_decay, then start anew with --force",
         )
     click.echo(
         f"{len(members) - len(diverged)} models of {len(data.training):,} rows, judged on {len(data.y):,} others."

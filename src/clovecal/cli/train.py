@@ -17,6 +17,7 @@ from clovecal.cli._flags import options_in_errors
 from clovecal.cli._modules import import_option
 from clovecal.cli._options import json_option, print_json, progress
 from clovecal.errors import InputError
+from clovecal.training.objectives import objective_names
 
 if TYPE_CHECKING:
     from clovecal.datasets import LazyDataset
@@ -85,10 +86,10 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
 )
 @click.option(
     "--objective",
-    type=click.Choice(["clove", "erm", "irm", "irm-halves", "coral", "group-dro"]),
     default="erm",
     show_default=True,
-    help="What training minimises.",
+    metavar="NAME",
+    help=f"What training minimises: {', '.join(objective_names())}.",
 )
 @click.option(
     "--penalty", default="auto", show_default=True, help="Weight of the penalty; auto: 100 for clove, else 1."
@@ -169,9 +170,9 @@ def command(
     try:
         from clovecal.datasets.folder import image_folder, text_table
         from clovecal.training.loop.fitting import TrainingWarning
+        from clovecal.training.loop.processes import is_first_process
         from clovecal.training.network.columns import find_roles
         from clovecal.training.network.exporting import export
-        from clovecal.training.network.folder import is_first_process
         from clovecal.training.network.recipe import default_recipe
         from clovecal.training.network.training import Resources
     except ImportError as error:

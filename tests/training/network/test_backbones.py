@@ -164,14 +164,15 @@ def texts_of(*values):
 
 def test_a_backbone_of_ones_own_reads_as_it_says_and_is_trained_as_it_says():
     options = {"kind": "text", "features": 4, "read": letters, "defaults": {"batch_size": 6}, "largest_batch": 10}
-    register_backbone(Backbone(name="letters", make=three_letters, **options), replace=True)
+    register_backbone(Backbone(name="letters", make=three_letters, **options))
     assert as_tensors("letters", Texts(np.array(["ab"])))[0].tolist() == [97, 98, 32]
     logits, features = build("letters", n_outputs=3)(torch.zeros(2, 3))
     assert (logits.shape, features.shape) == ((2, 3), (2, 4))
     assert default_recipe("letters", 100).batch_size == 6
     assert default_recipe("letters", 100, objective="clove").batch_size == 10
-    with pytest.raises(InputError, match="has the name 'letters', which is taken; choose another"):
-        register_backbone(Backbone(name="letters", make=three_letters, **options))
+    register_backbone(Backbone(name="letters", make=three_letters, **options))  # as when a notebook's cell runs again
+    with pytest.raises(InputError, match="has the name 'tiny-text', one of clovecal's own; choose another"):
+        register_backbone(Backbone(name="tiny-text", make=three_letters, **options))
     with pytest.raises(InputError, match="letters starts from random ones, leave it out"):
         build("letters", n_outputs=1, weights="cache")
 
@@ -180,14 +181,14 @@ def test_a_backbone_that_shows_no_features_is_told_so():
     def make(*, n_outputs, **_):
         return torch.nn.Linear(3, n_outputs)
 
-    register_backbone(Backbone(name="silent", make=make, kind="text", features=4, read=letters), replace=True)
+    register_backbone(Backbone(name="silent", make=make, kind="text", features=4, read=letters))
     with pytest.raises(InputError, match="backbone 'silent' returned no features; let it return a pair"):
         try_out(Recipe("silent"), texts_of("abc", "xyz"), resources=Resources(device="cpu"))
 
 
 def test_a_package_of_ones_own_that_is_missing_is_named():
     made = Backbone(name="far", make=three_letters, kind="text", features=4, package="no_such_package.nets")
-    register_backbone(made, replace=True)
+    register_backbone(made)
     with pytest.raises(InputError, match=r"backbone 'far' needs the package no_such_package \(.*\); install it"):
         build("far", n_outputs=1)
 

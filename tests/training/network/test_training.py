@@ -11,9 +11,9 @@ import torch
 from clovecal import InputError
 from clovecal.datasets import LazyDataset, Texts
 from clovecal.training.network import training
-from clovecal.training.network.recipe import ALGORITHMS, Recipe, make_objective
+from clovecal.training.network.recipe import Recipe, make_objective
 from clovecal.training.network.training import Resources, new_network, predict, train
-from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO
+from clovecal.training.objectives import CORAL, ERM, IRM, OBJECTIVES, CLOvE, GroupDRO
 
 CPU = Resources(device="cpu")
 RECIPE = Recipe("tiny-text", epochs=2, batch_size=8, learning_rate=0.01)
@@ -157,7 +157,7 @@ def test_the_share_of_wrong_labels_is_what_an_epoch_is_judged_by(fitted):
 
 def test_a_network_learns_what_the_texts_say():
     rows = reviews()
-    for objective in ALGORITHMS:
+    for objective in OBJECTIVES:
         recipe = replace(RECIPE, objective=objective, epochs=20, learning_rate=0.03, penalty=0.1)
         model, _ = train(recipe, rows, domains=rows.domains, resources=CPU)
         outputs = predict(model, recipe, rows, resources=CPU)

@@ -135,8 +135,9 @@ def _train(
     members: Sequence[Config], rows: Split, device: str | None, on_models: Callable[[float], None] | None
 ) -> tuple[FloatArray, Sequence[str | None]]:
     """Train models of one method; return each one's logits for all rows, and why it diverged or None."""
+    from clovecal._progress import calling
     from clovecal.training.data import TrainingData
-    from clovecal.training.ensemble.training import Member, train_ensemble
+    from clovecal.training.ensemble import Member, train_ensemble
     from clovecal.training.loop.predicting import as_device
 
     method, seed, n_train = members[0].method, members[0].seed, len(rows.train.y)
@@ -154,8 +155,8 @@ def _train(
             Member(
                 hidden=(one.hidden, one.hidden),
                 objective=_objective(method, one),
-                lr=one.learning_rate,
-                l2=one.l2,
+                learning_rate=one.learning_rate,
+                weight_decay=one.l2,
                 seed=1000 * seed + config.member,
                 batch_seed=seed,  # shared, so that a batch is gathered once for all members
             )
@@ -167,20 +168,19 @@ def _train(
         optimizer=method.optimizer,
         device=device,
         precision=method.precision if on_gpu else None,
-        progress=tell,
+        progress=calling(tell),
     )
     tell(len(members) * method.steps, 0)
     return trained.logits(rows.X), trained.diverged
 
 
 def _objective(method: Method, drawn: Hyperparameters) -> Objective:
-    from clovecal.training.objectives import ERM, IRM, CLOvE
+    from clovecal.training.objectives import make_objective
 
     if method.penalty == "none":
-        return ERM()
-    if method.penalty == "irm":
-        return IRM(drawn.penalty_weight, anneal=drawn.anneal)
-    return CLOvE(drawn.penalty_weight, anneal=drawn.anneal, **_kernel(method))
+        return make_objective("erm")
+    kernel = _kernel(method) if method.penalty == "clove" else {}
+    return make_objective(method.penalty, penalty=drawn.penalty_weight, anneal=drawn.anneal, **kernel)
 
 
 def _kernel(method: Method) -> dict[str, Any]:

@@ -15,8 +15,9 @@ import torch.distributed as dist
 from clovecal.datasets import LazyDataset, combined
 from clovecal.errors import InputError, OutputExists
 from clovecal.reproduce.wilds.settings import Model
+from clovecal.training.loop.processes import is_first_process
 from clovecal.training.network.exporting import table_of, write_table
-from clovecal.training.network.folder import Description, NetworkFolder, is_first_process
+from clovecal.training.network.folder import Description, NetworkFolder
 from clovecal.training.network.training import Resources, new_network, predict, train
 
 PARTS = ("fit", "id", "ood")

@@ -10,7 +10,7 @@ from clovecal.reproduce.wilds.columns import Part, outcome
 from clovecal.reproduce.wilds.plan import Plan, prepare
 from clovecal.reproduce.wilds.settings import COLUMNS, SETTINGS, Config, Miniature, Model, models_of
 from clovecal.reproduce.wilds.stages import PARTS, alone, output_stage, train_stage
-from clovecal.training.network.folder import is_first_process
+from clovecal.training.loop.processes import is_first_process
 
 __all__ = [
     "COLUMNS",

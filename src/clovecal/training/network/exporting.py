@@ -21,22 +21,21 @@ from clovecal.datasets import LazyDataset
 from clovecal.datasets._images import check_images
 from clovecal.errors import InputError
 from clovecal.training.loop.predicting import as_device
+from clovecal.training.loop.processes import is_first_process
 from clovecal.training.network.folder import (
     Description,
     NetworkFolder,
     TrainedNetwork,
-    is_first_process,
     load_network,
 )
 from clovecal.training.network.recipe import Recipe
 from clovecal.training.network.summary import DomainScores, read_summary, summarize, write_summary
 from clovecal.training.network.training import Outputs, Resources, predict, train, try_out
+from clovecal.training.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Their penalty costs accuracy in the domains seen: the most accurate epoch would be one before it had worked.
-_LAST_EPOCH_OF = ("irm", "irm-halves", "clove")
 _MOST_STEPS_UNSAVED, _LEAST_STEPS_UNSAVED = 500, 50
 
 
@@ -160,7 +159,7 @@ def _train(
     progress: Progress,
 ) -> TrainedNetwork:
     rows, recipe = data.part("train"), wanted.recipe
-    judged = "val" in data.split_counts and recipe.objective not in _LAST_EPOCH_OF
+    judged = "val" in data.split_counts and not OBJECTIVES[recipe.objective].keeps_last_epoch
     epoch = max(1, len(rows) // recipe.batch_size)
     module, result = train(
         recipe,

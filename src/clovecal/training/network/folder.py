@@ -6,7 +6,6 @@ Nothing in it is a pickle. `clovecal.training.network.exporting` and the WILDS s
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -372,11 +371,6 @@ def load_network(folder: str | Path, *, resources: Resources | None = None) -> T
     )
     facts = where.load_weights(module)
     return TrainedNetwork(module=module, description=described, message=facts.get("message", ""), resources=resources)
-
-
-def is_first_process() -> bool:
-    """Whether this is the one process of a run under ``torchrun`` that writes files."""
-    return int(os.environ.get("RANK", "0")) == 0
 
 
 def fingerprint(data: LazyDataset) -> str:

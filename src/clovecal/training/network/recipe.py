@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,16 +17,12 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, StepLR
 from clovecal._checks import check_choice, check_count, check_positive
 from clovecal.errors import InputError
 from clovecal.training.network.backbones import backbone as known_backbone
-from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
+from clovecal.training.objectives import OBJECTIVES, Objective, objective_names, registry
 
-ALGORITHMS = ("erm", "irm", "irm-halves", "coral", "group-dro", "clove")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = (None, "step", "linear")
 _MOMENTUM = 0.9
 _DECAY_PER_EPOCH = 0.96
-_GAMMA = 10.0  # of CLOvE's kernel, as in CloveClassifier
-_PENALTIES = MappingProxyType({"irm": 1.0, "irm-halves": 1.0, "coral": 1.0, "clove": 100.0})
-_WARM_UP = 0.2  # of the epochs
 _ROWS_FOR_CLOVE = 4  # times as many: only many rows of a domain show how far predictions are from calibrated
 
 
@@ -85,7 +80,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         known_backbone(self.backbone)
-        check_choice(self.objective, "objective", ALGORITHMS)
+        check_choice(self.objective, "objective", objective_names())
         check_choice(self.optimizer, "optimizer", OPTIMIZERS)
         check_choice(self.schedule, "schedule", SCHEDULES)
         check_count(self.epochs, "epochs")
@@ -146,18 +141,19 @@ def default_recipe(
         values["batch_size"] = rows if known.largest_batch is None else min(rows, known.largest_batch)
     values |= {name: value for name, value in changes.items() if value is not None}
     recipe = Recipe(backbone, objective=objective, pretrained=pretrained, **values)
-    if objective not in _PENALTIES:
+    known_objective = OBJECTIVES[objective]
+    if not known_objective.penalised:
         for name, value in (("penalty", penalty), ("warm_up", warm_up)):
             if value is not None:
                 raise InputError(name, f"is {value:g}, but {objective} has none", "leave it out")
         return recipe
     if warm_up is None:
-        warm_up = 0 if objective == "coral" else round(_WARM_UP * recipe.epochs)
+        warm_up = round(known_objective.warm_up * recipe.epochs)
     if not 0 <= warm_up <= recipe.epochs:
         raise InputError("warm_up", f"is {warm_up} of {recipe.epochs} epochs", "pass fewer")
     return replace(
         recipe,
-        penalty=_PENALTIES[objective] if penalty is None else penalty,
+        penalty=known_objective.network_penalty if penalty is None else penalty,
         anneal=warm_up * max(1, n_rows // recipe.batch_size),
     )
 
@@ -165,25 +161,11 @@ def default_recipe(
 def make_objective(recipe: Recipe, *, n_domains: int, task: str) -> Objective:
     """Return what a recipe minimises on a "binary", "multiclass" or "regression" task."""
     loss = "squared" if task == "regression" else "cross-entropy"
-    if recipe.objective == "erm":
-        return ERM(loss=loss)
-    if recipe.objective == "coral":
-        return CORAL(recipe.penalty, anneal=recipe.anneal, loss=loss)
-    if recipe.objective == "group-dro":
-        return GroupDRO(n_domains, loss=loss)
-    if recipe.objective == "clove":
-        if task == "regression":
-            raise InputError("objective", "is 'clove', which is for classes", "choose another one for a regression")
-        of = "positive" if task == "binary" else "confidence"
-        return CLOvE(recipe.penalty, anneal=recipe.anneal, of=of, gamma=_GAMMA)
-    # WILDS does not divide the loss by the penalty's weight.
-    return IRM(
-        recipe.penalty,
-        anneal=recipe.anneal,
-        rescale=False,
-        halves=recipe.objective == "irm-halves",
-        loss=loss,
-    )
+    known = OBJECTIVES[recipe.objective]
+    options = {**known.task_options.get(task, {}), **known.network_options}
+    if known.penalised:
+        options |= {"penalty": recipe.penalty, "anneal": recipe.anneal}
+    return registry.make_objective(recipe.objective, n_domains=n_domains, loss=loss, **options)
 
 
 def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

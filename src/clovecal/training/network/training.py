@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from clovecal._checks import AnyArray, FloatArray
+from clovecal._progress import calling
 from clovecal.datasets import Inputs, LazyDataset
 from clovecal.domains import Domains
 from clovecal.errors import InputError
@@ -173,7 +174,7 @@ def train(
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             log=log,
-            on_step=on_step,
+            progress=calling(on_step),
         )
     return model, result
 

@@ -14,27 +14,11 @@ import torch
 
 from clovecal._checks import check_count, check_fraction
 from clovecal.errors import InputError
-from clovecal.training.losses import MmceOptions
-from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
+from clovecal.training.objectives import OBJECTIVES, Objective, make_objective, objective_names
 from clovecal.training.sweep import values as check
 
-_MAKE: Mapping[str, Callable[..., Objective]] = {
-    "clove": CLOvE,
-    "erm": ERM,
-    "irm": IRM,
-    "coral": CORAL,
-    "group-dro": GroupDRO,
-}
-_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "clove": ("rescale", *MmceOptions.__annotations__),
-    "erm": (),
-    "irm": ("rescale", "halves"),
-    "coral": (),
-    "group-dro": ("step_size",),
-}
-_PENALISED = ("clove", "irm", "coral")
 _SWITCHES = ("rescale", "halves", "squared", "unbiased")
-_DRAWN: Mapping[str, Any] = {"hidden": [256, 256], "lr": 1e-3, "l2": 0.0}
+_DRAWN: Mapping[str, Any] = {"hidden": [256, 256], "learning_rate": 1e-3, "weight_decay": 0.0}
 
 
 @dataclass(frozen=True)
@@ -70,7 +54,7 @@ class SweepMember:
         What its prediction table is called.
     objective, options, penalty, anneal
         What it minimises; the penalty is None where there is none.
-    hidden, lr, l2, seed
+    hidden, learning_rate, weight_decay, seed
         As in `Member`; the batches have the same seed.
     steps, batch_size, balance, optimizer, precision
         As in `train_ensemble`.
@@ -84,8 +68,8 @@ class SweepMember:
     penalty: float | None
     anneal: int
     hidden: tuple[int, ...]
-    lr: float
-    l2: float
+    learning_rate: float
+    weight_decay: float
     seed: int
     steps: int
     batch_size: int | None
@@ -96,7 +80,9 @@ class SweepMember:
 
     def make_objective(self, n_domains: int) -> Objective:
         """Return a new objective."""
-        return _made(self.objective, self.options, self.penalty or 0.0, self.anneal, n_domains)
+        return make_objective(
+            self.objective, penalty=self.penalty, anneal=self.anneal, n_domains=n_domains, **self.options
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +95,7 @@ class Plan:
         The objective, what its members are named after, and the options that they share.
     members
         How many.
-    hidden, lr, l2, penalty, anneal
+    hidden, learning_rate, weight_decay, penalty, anneal
         How each of these is drawn.
     """
 
@@ -118,8 +104,8 @@ class Plan:
     options: dict[str, Any]
     members: int
     hidden: check.Draw
-    lr: check.Draw
-    l2: check.Draw
+    learning_rate: check.Draw
+    weight_decay: check.Draw
     penalty: check.Draw
     anneal: check.Draw
 
@@ -159,7 +145,7 @@ class Sweep:
     def _member(self, place: int, plan: Plan, number: int, rows: str) -> SweepMember:
         drawn = {
             key: getattr(plan, key)(np.random.default_rng([self.seed, place, number, zlib.crc32(key.encode())]))
-            for key in ("hidden", "lr", "l2", "penalty", "anneal")
+            for key in ("hidden", "learning_rate", "weight_decay", "penalty", "anneal")
         }
         return SweepMember(
             name=f"{plan.label}-{number:03d}",
@@ -271,33 +257,30 @@ def _listed(names: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _plan(table: _Table, members: int, defaults: Mapping[str, Any]) -> Plan:
-    name = table.take("name", check.one_of(*_MAKE))
-    penalised = name in _PENALISED
+    name = table.take("name", check.one_of(*objective_names(for_heads=True)))
+    known = OBJECTIVES[name]
     label = table.take("label", check.file_name, name)
     members = table.take("members", check_count, members)
     hidden = table.take("hidden", check.hidden_range, None) or check.hidden_range(defaults["hidden"], "sweep.hidden")
-    lr = table.take("lr", check.positive_range, None) or check.positive_range(defaults["lr"], "sweep.lr")
-    l2 = table.take("l2", check.number_range, None) or check.number_range(defaults["l2"], "sweep.l2")
-    penalty = table.take("penalty", check.number_range) if penalised else lambda _: None
-    anneal = table.take("anneal", check.whole_range, _never) if penalised else _never
+    rate, decay = (
+        table.take(key, checked, None) or checked(defaults[key], f"sweep.{key}")
+        for key, checked in (("learning_rate", check.positive_range), ("weight_decay", check.number_range))
+    )
+    penalty = table.take("penalty", check.number_range) if known.penalised else lambda _: None
+    anneal = table.take("anneal", check.whole_range, _never) if known.penalised else _never
     given = {
-        key: table.take(key, check.switch if key in _SWITCHES else check.number_or_text, None) for key in _OPTIONS[name]
+        key: table.take(key, check.switch if key in _SWITCHES else check.number_or_text, None) for key in known.options
     }
     table.reject_others()
     options = {key: value for key, value in given.items() if value is not None}
     try:  # once, so that the options are checked before anything is read or trained
         ones = torch.ones(2)
-        _made(name, options, 1.0, 0, 1)(logits=ones, y=ones, domains=ones[:, None], features=ones[:, None])
+        objective = make_objective(name, penalty=1.0 if known.penalised else None, n_domains=1, **options)
+        objective(logits=ones, y=ones, domains=ones[:, None], features=ones[:, None])
     except InputError as error:
         raise error.about(f"{table.where}{error.argument}") from None
-    return Plan(name, label, options, members, hidden, lr, l2, penalty, anneal)
+    return Plan(name, label, options, members, hidden, rate, decay, penalty, anneal)
 
 
 def _never(rng: np.random.Generator) -> int:  # noqa: ARG001
     return 0
-
-
-def _made(name: str, options: Mapping[str, Any], penalty: float, anneal: int, n_domains: int) -> Objective:
-    if name in _PENALISED:
-        return _MAKE[name](penalty, anneal=anneal, **options)
-    return _MAKE[name](n_domains, **options) if name == "group-dro" else _MAKE[name](**options)

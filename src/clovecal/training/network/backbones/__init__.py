@@ -15,6 +15,7 @@ from clovecal.training.network.backbones.registry import (
     backbone,
     build,
     register_backbone,
+    register_own,
 )
 
 __all__ = [
@@ -30,5 +31,4 @@ __all__ = [
     "register_backbone",
 ]
 
-for _known in (*_plain.BACKBONES, *_vision.BACKBONES, *_bert.BACKBONES):
-    register_backbone(_known)
+register_own(*_plain.BACKBONES, *_vision.BACKBONES, *_bert.BACKBONES)

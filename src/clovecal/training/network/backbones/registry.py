@@ -95,18 +95,17 @@ class Backbone:
 
 
 _REGISTRY: dict[str, Backbone] = {}
+_OWN: set[str] = set()  # the names of this package's
 BACKBONES: Mapping[str, Backbone] = MappingProxyType(_REGISTRY)
 
 
-def register_backbone(backbone: Backbone, *, replace: bool = False) -> None:
+def register_backbone(backbone: Backbone) -> None:
     """Make a network of your own known by its name, to recipes, `export`, `load_network` and ``clovecal train``.
 
     Parameters
     ----------
     backbone
-        What it is.
-    replace
-        Whether it may take the place of another of its name.
+        What it is. Registering a name of your own again replaces it.
 
     Notes
     -----
@@ -124,11 +123,16 @@ def register_backbone(backbone: Backbone, *, replace: bool = False) -> None:
     """
     if not isinstance(backbone, Backbone):
         raise InputError("backbone", f"is a {type(backbone).__name__}", "pass a Backbone")
-    if backbone.name in _REGISTRY and not replace:
-        raise InputError(
-            "backbone", f"has the name {backbone.name!r}, which is taken", "choose another, or replace=True"
-        )
+    if backbone.name in _OWN:
+        raise InputError("backbone", f"has the name {backbone.name!r}, one of clovecal's own", "choose another name")
     _REGISTRY[backbone.name] = backbone
+
+
+def register_own(*backbones: Backbone) -> None:
+    """Make this package's backbones known, whose names nobody else may take."""
+    for known in backbones:
+        register_backbone(known)
+        _OWN.add(known.name)
 
 
 def backbone(name: str) -> Backbone:
