@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from clovecal._checks import FloatArray, IntArray, Predictions, check_choice, check_count, check_predictions, check_rng
+from clovecal._checks import FloatArray, IntArray, check_choice, check_count, check_rng
 from clovecal.calibrators import NaiveIsotonic
-from clovecal.domains import Domains, Name, per_domain
+from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
-from clovecal.metrics import accuracy, ece, irm_penalty, mmce
+from clovecal.metrics import accuracy, ece, irm_penalty, mmce, per_domain
+from clovecal.rows import Rows
 
 Criterion: TypeAlias = str | Callable[..., float]
 
@@ -218,16 +219,16 @@ def select(
     return Selection(best, tuple(ranked), name_of_criterion, min_accuracy)
 
 
-def _check_candidate(name: str, y: Any, p: Any, sample_weight: Any) -> Predictions:
+def _check_candidate(name: str, y: Any, p: Any, sample_weight: Any) -> Rows:
     try:
-        return check_predictions(y, p, sample_weight)
+        return Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
     except InputError as error:
         raise error.about(f"candidate {name!r}") if error.argument == "p" else error from None
 
 
 def _judge(
     name: str,
-    predictions: Predictions,
+    predictions: Rows,
     domains: Domains,
     criterion: Criterion,
     part_of_row: IntArray | None,
@@ -248,7 +249,7 @@ def _judge(
     return RankedCandidate(name, total, accuracy(y, p, sample_weight=weight), by_domain, None)
 
 
-def _recalibrated(predictions: Predictions, part_of_row: IntArray, parts: int) -> FloatArray:
+def _recalibrated(predictions: Rows, part_of_row: IntArray, parts: int) -> FloatArray:
     """Return out-of-part recalibrated predictions of all rows."""
     p = np.empty_like(predictions.p)
     for part in range(parts):

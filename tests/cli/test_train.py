@@ -533,6 +533,6 @@ def test_an_objective_that_compares_domains_wants_two_of_them(run, here):
     rows.write_csv(here / "photos.csv")
     code, _, err = run(*train("--objective", "clove", "--epochs", 1))
     assert code == 2
-    assert err.endswith("domains has only 'north'; this needs at least two domains to compare.\n")
+    assert err.endswith("column 'farm' has only 'north'; this needs at least two domains to compare.\n")
     assert not (here / "out").exists()
     assert run(*train("--objective", "erm", "--epochs", 1))[0] == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._options import counting_bar, drawing
+from clovecal.cli._console import counting_bar, drawing
 from clovecal.errors import InputError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._options import check_writable, drawing, progress
+from clovecal.cli._console import check_writable, drawing, progress
 
 
 @click.command("two-bit")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from clovecal.cli._options import drawing, progress
+from clovecal.cli._console import drawing, progress
 from clovecal.errors import InputError
 
 if TYPE_CHECKING:

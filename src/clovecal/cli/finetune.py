@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from clovecal.cli._flags import options_in_errors
+from clovecal.cli._console import check_writable, json_option, print_json, progress, progress_bar
 from clovecal.cli._modules import import_option
-from clovecal.cli._options import check_writable, json_option, print_json, progress, progress_bar
 from clovecal.errors import InputError
 from clovecal.training.objectives import OBJECTIVES, objective_names
 
@@ -73,7 +72,6 @@ from clovecal.training.objectives import OBJECTIVES, objective_names
 )
 @import_option
 @json_option
-@options_in_errors(random_state="seed")
 def command(
     features: str,
     output: Path,
@@ -127,7 +125,10 @@ def command(
     )
     with progress_bar("Training") as on_step, warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingWarning)  # its text is the message below
-        head.fit(rows.X, y, domains=members, on_step=on_step)
+        try:
+            head.fit(rows.X, y, domains=members, on_step=on_step)
+        except InputError as error:
+            raise (error.about("seed") if error.argument == "random_state" else error) from None
     head.save(output, overwrite=force)
     if as_json:
         print_json(_details(head, output, len(rows)))

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._flags import options_in_errors
+from clovecal.cli._console import check_writable, output_option, progress
 from clovecal.cli._modules import import_option
-from clovecal.cli._options import check_writable, output_option, progress
 from clovecal.cli.finetune import reject_input_as_output
 from clovecal.errors import InputError
 
@@ -43,7 +42,6 @@ from clovecal.errors import InputError
     help="Format of a table of features, when its ending does not tell.",
 )
 @import_option
-@options_in_errors()
 def command(
     model: Path,
     source: str | None,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from clovecal._progress import on_terminal
+from clovecal.cli._console import progress
 from clovecal.cli._modules import import_option
-from clovecal.cli._options import progress
 from clovecal.errors import InputError
+from clovecal.progress import on_terminal
 
 
 @click.command("sweep")
@@ -103,7 +103,7 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         raise InputError(
             "no member",
             f"was trained to the end ({reason})",
-            f"lower learning_rate, weight_decay or the penalty; {folder.path} is left as it was",
+            f"lower learning_rate, the penalty or weight_decay; {folder.path} is left as it was",
         )
     if diverged:
         some = ", ".join(list(diverged)[:5]) + (", …" if len(diverged) > 5 else "")

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal._progress import on_terminal
-from clovecal.cli._flags import options_in_errors
+from clovecal.cli._console import json_option, print_json, progress
 from clovecal.cli._modules import import_option
-from clovecal.cli._options import json_option, print_json, progress
 from clovecal.errors import InputError
+from clovecal.progress import on_terminal
 from clovecal.training.objectives import objective_names
 
 if TYPE_CHECKING:
@@ -123,7 +122,6 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
 )
 @import_option
 @json_option
-@options_in_errors()
 def command(
     table: str,
     output: Path,
@@ -222,6 +220,9 @@ def command(
                 checkpoint_every=checkpoint_every,
                 progress=bars,
             )
+    except InputError as error:
+        columns = f"column {', '.join(map(repr, roles.domains))}"
+        raise (error.about(columns) if error.argument == "domains" else error) from None
     except KeyboardInterrupt:
         again = "the same command without --force" if force else "the same command"
         click.echo(f"clovecal: interrupted; {again} goes on from the last checkpoint.", err=True)

@@ -12,8 +12,7 @@ import numpy as np
 from clovecal._checks import AnyArray
 from clovecal._files import replacing
 from clovecal.datasets import LazyDataset
-from clovecal.domains import per_domain
-from clovecal.metrics import accuracy, ece, regression_calibration
+from clovecal.metrics import accuracy, ece, per_domain, regression_calibration
 from clovecal.training.network.training import Outputs
 
 
