@@ -40,8 +40,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from _timing import Result, append_record, environment
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._lazy import Files, Inputs, decode_image, decode_npz
+from clovecal.datasets import Files, Inputs, LazyDataset, decode_image, decode_npz
 from clovecal.reproduce.wilds.settings import SETTINGS
 from clovecal.training.data import TrainingData
 from clovecal.training.loop.fitting import fit

@@ -31,7 +31,7 @@ def list_data() -> None:
     Example:
         clovecal data list
     """
-    from clovecal.datasets._registry import DATA_SETS, find_file
+    from clovecal.datasets.registry import DATA_SETS, find_file
 
     for one in DATA_SETS.values():
         found = [find_file(one.name, file) for file in one.files]
@@ -56,7 +56,7 @@ def fetch_data(name: str) -> None:
         clovecal data fetch mnist
     """
     from clovecal import InputError
-    from clovecal.datasets._registry import data_set, fetch
+    from clovecal.datasets.registry import data_set, fetch
 
     if name == _WILDS:
         raise InputError(
@@ -128,16 +128,7 @@ def _check_wilds(root: Path, dataset: str | None) -> None:
 
 
 def _check_registered(name: str) -> None:
-    from clovecal import InputError
-    from clovecal.datasets._registry import data_set, find_file, is_intact
+    from clovecal.datasets.registry import check_files
 
-    one = data_set(name)
-    for file in one.files:
-        path = find_file(name, file)
-        if path is None:
-            raise InputError(f"data set {name!r}", f"lacks {file.name}", f"get it with: clovecal data fetch {name}")
-        if not is_intact(file, path):
-            raise InputError(
-                f"file {str(path)!r}", "is not the published one (its checksum differs)", "remove and fetch it"
-            )
-    click.echo(f"{name}: {'built in' if not one.files else f'all {len(one.files)} files are there and intact'}.")
+    files = check_files(name)
+    click.echo(f"{name}: {f'all {len(files)} files are there and intact' if files else 'built in'}.")

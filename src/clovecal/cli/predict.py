@@ -145,8 +145,9 @@ def _predict_with_network(
     device: str | None,
 ) -> None:
     try:
+        from clovecal.tables import write_table
         from clovecal.training.loop.predicting import as_device
-        from clovecal.training.network.exporting import load_network, write_table
+        from clovecal.training.network.exporting import load_network
         from clovecal.training.network.predictions import predictions, read_new
         from clovecal.training.network.training import Resources
     except ImportError as error:
@@ -159,7 +160,7 @@ def _predict_with_network(
         raise InputError("the network", f"reads {described.kind}s", f"give {option}")
     with progress(f"Predicting {table or images}"):
         rows = read_new(network, table, images=images, input=input, label=label, domains=domains)
-        write_table(output, predictions(network, rows, features=features))
+        write_table(output, predictions(network, rows, features=features), overwrite=True)
     if rows.roles is not None:
         click.echo(f"{table}: {rows.roles.in_words('text' if images is None else 'image')}.", err=True)
     classes = f"; classes: {', '.join(described.classes)}" if described.classes else ""

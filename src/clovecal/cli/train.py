@@ -178,7 +178,7 @@ def command(
             f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
         ) from None
     roles = find_roles(table, kind, input=input, label=label, domains=domains, split=split)
-    assert roles.label is not None  # a table to train on has one
+    (column,) = roles.columns("input")
     if split is None and test_domains:  # they say what to test on, whatever a column is named
         roles = replace(roles, split=None)
     options: dict[str, Any] = {
@@ -192,9 +192,9 @@ def command(
     }
     with progress(f"Reading {table}"):
         if images is not None:
-            data = image_folder(images, table, file=roles.input, size=_size(size), **options)
+            data = image_folder(images, table, file=column, size=_size(size), **options)
         else:
-            data = text_table(table, text=roles.input, **options)
+            data = text_table(table, text=column, **options)
     recipe = default_recipe(
         backbone or _FOR_TRYING_OUT[kind],
         data.split_counts.get("train", 0),

@@ -189,7 +189,7 @@ def test_a_split_that_the_published_table_does_not_have(refusal, tmp_path):
     lines[5] = ",".join([*cells[:column], "7", *cells[column + 1 :]])
     (folder / "metadata.csv").write_text("\n".join(lines))
     said = refusal(wilds.prepare, "camelyon17", tmp_path, tmp_path / "out", splits="wilds", resources=CPU)
-    assert "is 7 at row 4; it must be 0 or 1" in said
+    assert "at data row 5 is 7; it must be 0 or 1" in said
 
 
 def test_another_process_may_write_the_miniature_first(tmp_path, monkeypatch):

@@ -17,8 +17,7 @@ from click.testing import CliRunner
 import clovecal as cc
 from clovecal import cli, records
 from clovecal.cli import _reproduce_wilds
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._lazy import Texts
+from clovecal.datasets import LazyDataset, Texts
 from clovecal.datasets.wilds import NAMES, evaluate, load, miniatures, published
 from clovecal.reproduce.wilds import study as wilds
 from clovecal.reproduce.wilds.columns import Part, outcome

@@ -327,7 +327,7 @@ def test_an_image_that_breaks_off_is_one_sentence(workers, tmp_path):
         export(data, Recipe("tiny-image"), tmp_path / "out", resources=Resources(device="cpu", workers=workers))
     said = str(caught.value)
     assert said.startswith("file '")
-    assert "3.png' (row 3) cannot be decoded (" in said
+    assert "3.png' at data row 4 cannot be decoded (" in said
     assert "\n" not in said
 
 

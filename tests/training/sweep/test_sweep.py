@@ -214,7 +214,7 @@ def test_a_member_that_diverges_has_a_sentence_and_no_predictions(folder):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[data]", "[data", "config 'PATH' is not TOML"),
+        ("[data]", "[data", "config 'PATH' is not valid TOML"),
         ('file = "rows.npz"', "", "data.file is missing; add it."),
         ("validation = 0.25", "validation = 25", "data.validation is 25; pass a number between 0 and 1"),
         (

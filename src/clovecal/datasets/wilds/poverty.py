@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clovecal._checks import AnyArray, check_choice
-from clovecal.datasets._columns import read_columns
 from clovecal.datasets._lazy import Files, Inputs, LazyDataset, combined, decode_npz
 from clovecal.datasets._scores import check_predicted, pearson, worst
-from clovecal.datasets._splits import held_out_count
+from clovecal.datasets.splits import held_out_count
 from clovecal.datasets.wilds._base import (
     MINIATURE_SHARE,
     Published,
@@ -24,6 +23,7 @@ from clovecal.datasets.wilds._base import (
     version_of,
 )
 from clovecal.errors import InputError
+from clovecal.tables.columns import read_columns
 
 PUBLISHED = Published(
     name="poverty",
@@ -31,6 +31,12 @@ PUBLISHED = Published(
     needs=("dhs_metadata.csv",),
     counts={"train": 9_797, "id_val": 1_000, "id_test": 1_000, "val": 3_909, "test": 3_963},  # fold A
     headline="pearson",
+    title="PovertyMap",
+    task="regression",
+    score_name="Pearson's r",
+    scale=1,
+    digits=(3, 3),
+    error_unit="units of wealth",
 )
 # Five sets of countries; each fold tests on one of them and validates on another (Yeh et al. 2020).
 _SETS = {
@@ -61,7 +67,7 @@ class MemoryMapped:
         images = np.load(self.path, mmap_mode="r", allow_pickle=False)  # opened each time: nothing to pickle
         if row >= len(images):
             raise InputError(
-                f"file {str(self.path)!r}", f"has {len(images)} images, none for row {row}", "get it again"
+                f"file {str(self.path)!r}", f"has {len(images)} images, none for data row {row + 1}", "get it again"
             )
         return np.array(images[row].transpose(2, 0, 1), dtype=np.float32)
 
@@ -107,11 +113,7 @@ def load(
     table = read_columns(folder / "dhs_metadata.csv", ("country", "wealthpooled", "urban"))
     country = table.labels("country")
     unknown = ~np.isin(country, COUNTRIES)
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        raise InputError(
-            "column 'country'", f"of {str(table.path)!r} is {str(country[row])!r} at row {row}", "there is no such one"
-        )
+    table.reject("country", unknown, f"is {str(country[np.argmax(unknown)])!r}", "there is no such one")
     if in_domain is None:
         in_domain = MINIATURE_SHARE if is_miniature(folder) else _IN_DOMAIN_ROWS
     inputs: Inputs
@@ -122,14 +124,14 @@ def load(
         inputs = MemoryMapped(folder / images, table.rows)
     area = np.where(table.finite("urban") == 1, "urban", "rural")
     return LazyDataset(
-        "poverty",
-        "regression",
-        (),
-        inputs,
-        table.finite("wealthpooled"),
-        combined(country, area),
-        _split(country, fold, in_domain),
-        {"country": country, "area": area, "row": table.rows},
+        name="poverty",
+        task="regression",
+        classes=(),
+        inputs=inputs,
+        y=table.finite("wealthpooled"),
+        domains=combined(country, area),
+        split=_split(country, fold, in_domain),
+        metadata={"country": country, "area": area, "row": table.rows},
     )
 
 
@@ -139,7 +141,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> from clovecal.datasets._lazy import LazyDataset, Texts
+    >>> from clovecal.datasets import LazyDataset, Texts
     >>> four = LazyDataset(
     ...     "poverty", "regression", (), Texts(np.array(list("abcd"))), np.array([0.0, 1.0, 2.0, 3.0]),
     ...     np.array(["mali, urban"] * 4), np.array(["test"] * 4),

@@ -15,8 +15,9 @@ import torch.distributed as dist
 from clovecal.datasets import LazyDataset, combined
 from clovecal.errors import InputError, OutputExists
 from clovecal.reproduce.wilds.settings import Model
+from clovecal.tables import write_table
 from clovecal.training.loop.processes import is_first_process
-from clovecal.training.network.exporting import table_of, write_table
+from clovecal.training.network.exporting import table_of
 from clovecal.training.network.folder import Description, NetworkFolder
 from clovecal.training.network.training import Resources, new_network, predict, train
 
@@ -165,4 +166,4 @@ def _write_table(folder: ModelFolder, rows: Mapping[str, LazyDataset]) -> None:
     for part, data in rows.items():
         table = table_of(data, folder.load_outputs(part, len(data)))
         tables.append(table.add_column(0, "part", pa.array([part] * len(data))))
-    write_table(folder.predictions, pa.concat_tables(tables))
+    write_table(folder.predictions, pa.concat_tables(tables), overwrite=True)

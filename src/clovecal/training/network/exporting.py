@@ -10,16 +10,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clovecal._checks import AnyArray
-from clovecal._files import replacing
 from clovecal._progress import SILENT, Progress
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._images import check_images
+from clovecal.datasets import LazyDataset, check_images
 from clovecal.errors import InputError
+from clovecal.tables import write_table
+from clovecal.tables.writing import as_table, domain_columns, feature_columns, score_columns
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.loop.processes import is_first_process
 from clovecal.training.network.folder import (
@@ -188,7 +188,7 @@ def _predict(
             continue
         part, task = data.part(split), progress.task(f"Predicting {split}")
         outputs = predict(network.module, network.description.recipe, part, resources=network.resources)
-        write_table(path, table_of(part, outputs, features=True))
+        write_table(path, table_of(part, outputs, features=True), overwrite=True)
         lines = [*(line for line in lines if line.split != split), *summarize(split, part, outputs)]
         write_summary(kept, lines)
         task.at(1, 1)
@@ -198,42 +198,14 @@ def _predict(
 
 def table_of(data: LazyDataset, outputs: Outputs, *, features: bool = False) -> pa.Table:
     """Return row, y, domains and predictions of each row, with the features if asked for."""
-    columns: dict[str, AnyArray] = {"row": data.metadata["row"], "y": data.y}
-    if data.overlapping:
-        columns |= {
-            f"domain_{name.removeprefix('domain_')}": data.domains[:, place].astype(np.int8)
-            for place, name in enumerate(data.overlapping)
-        }
-    else:
-        columns["domain"] = data.domains
-    return arrow_table(columns | predicted_columns(outputs, data.task, features=features))
+    several = {name: data.domains[:, place].astype(np.int8) for place, name in enumerate(data.overlapping)}
+    known = {"row": data.metadata["row"], "y": data.y, **domain_columns(several or data.domains)}
+    return as_table(predicted_columns(outputs, data.task, features=features), kept=known)
 
 
 def predicted_columns(outputs: Outputs, task: str, *, features: bool) -> dict[str, AnyArray]:
     """Return p, or ``p_0`` and so on of several classes, and the features ``emb_0`` and so on if asked for."""
-    p = outputs.scores(task)
-    columns = {"p": p} if p.ndim == 1 else {f"p_{label}": column for label, column in enumerate(p.T)}
-    if features:
-        columns |= {f"emb_{place}": column for place, column in enumerate(outputs.features.T)}
-    return columns
-
-
-def arrow_table(columns: Mapping[str, AnyArray]) -> pa.Table:
-    """Return numpy columns as a table."""
-    import pyarrow as pa
-
-    return pa.table(
-        {name: pa.array(column.tolist() if column.dtype.kind in "UT" else column) for name, column in columns.items()}
-    )
-
-
-def write_table(path: Path, table: Any) -> None:
-    """Write a Parquet file, or CSV where the name ends so, whole or not at all."""
-    import pyarrow.csv as pc
-    import pyarrow.parquet as pq
-
-    with replacing(path) as temporary:
-        (pc.write_csv if path.suffix.lower() == ".csv" else pq.write_table)(table, temporary)
+    return score_columns(outputs.scores(task)) | (feature_columns(outputs.features) if features else {})
 
 
 def _check_splits(data: LazyDataset) -> None:
@@ -244,4 +216,4 @@ def _check_splits(data: LazyDataset) -> None:
         raise InputError(f"split {odd!r}", "cannot name a file", "use letters and digits")
 
 
-__all__ = ["Exported", "export", "load_network", "table_of", "write_table"]
+__all__ = ["Exported", "export", "load_network", "table_of"]

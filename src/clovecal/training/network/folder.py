@@ -20,8 +20,7 @@ from torch import nn
 
 import clovecal
 from clovecal._files import replacing
-from clovecal.datasets import Files, LazyDataset, Texts
-from clovecal.datasets._images import resized_to
+from clovecal.datasets import Files, LazyDataset, Texts, resized_to
 from clovecal.errors import InputError, OutputExists
 from clovecal.training.network.backbones import BACKBONES, backbone, build
 from clovecal.training.network.recipe import Recipe

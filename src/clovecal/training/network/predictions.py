@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clovecal._checks import AnyArray
-from clovecal.datasets import Inputs, Texts
-from clovecal.datasets._columns import Columns, read_columns
-from clovecal.datasets._images import check_images, existing_folder, image_files, images_in
+from clovecal.datasets import Inputs, Texts, check_images, existing_folder, image_files, images_in
 from clovecal.errors import InputError
-from clovecal.training.network.columns import Roles, find_roles
-from clovecal.training.network.exporting import arrow_table, predicted_columns
+from clovecal.tables import Columns, Roles, read_columns
+from clovecal.tables.writing import as_table
+from clovecal.training.network.columns import find_roles
+from clovecal.training.network.exporting import predicted_columns
 from clovecal.training.network.folder import Description, TrainedNetwork
 from clovecal.training.network.training import predict
 
@@ -61,7 +61,7 @@ def read_new(
     network
         From `load_network`.
     table
-        CSV or Parquet with a file or a text in each row; None: every image of the folder.
+        File with an image's name or a text in each row; None: every image of the folder.
     images
         Folder of the images; None: the table has texts.
     input, label, domains
@@ -81,8 +81,8 @@ def read_new(
         check_images(files, expected=_size(described))
         return NewRows(inputs=files, kept={"file": files.names}, roles=None)
     roles = find_roles(table, kind, input=input, label=label, domains=domains, training=False)
-    wanted = [roles.input, *([] if roles.label is None else [roles.label]), *roles.domains]
-    columns = read_columns(Path(table), tuple(dict.fromkeys(wanted)))
+    assert roles.input is not None  # a table without one was refused
+    columns = read_columns(table, tuple(dict.fromkeys(roles.used)))
     kept: dict[str, AnyArray] = {"row": columns.rows}
     inputs: Inputs
     if images is None:
@@ -115,10 +115,7 @@ def predictions(network: TrainedNetwork, rows: NewRows, *, features: bool = Fals
     made = predicted_columns(outputs, described.task, features=features)
     if described.task != "regression":
         made["predicted"] = np.array(described.classes)[outputs.labels()]
-    clash = next((name for name in made if name in rows.kept), None)
-    if clash is not None:
-        raise InputError(f"column {clash!r}", "is kept, but predictions are written by this name", "rename it")
-    return arrow_table({**rows.kept, **made})
+    return as_table(made, kept=rows.kept)
 
 
 def _labels(columns: Columns, name: str, described: Description) -> AnyArray:
@@ -126,14 +123,12 @@ def _labels(columns: Columns, name: str, described: Description) -> AnyArray:
         return columns.finite(name)
     labels = columns.labels(name)
     numbers = {known: number for number, known in enumerate(described.classes)}
-    unknown = next((row for row, label in enumerate(labels.tolist()) if label not in numbers), None)
-    if unknown is not None:
-        raise InputError(
-            f"column {name!r}",
-            f"of {str(columns.path)!r} is {str(labels[unknown])!r} at row {columns.rows[unknown]}, a label that the "
-            f"network was not trained on ({', '.join(described.classes[:12])})",
-            "drop such rows",
-        )
+    unknown = np.array([label not in numbers for label in labels.tolist()])
+    found = str(labels[np.argmax(unknown)])
+    known = ", ".join(described.classes[:12])
+    columns.reject(
+        name, unknown, f"is {found!r}, a label that the network was not trained on ({known})", "drop such rows"
+    )
     return np.array([numbers[label] for label in labels.tolist()])
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from clovecal import records
-from clovecal._files import replacing
 from clovecal.errors import InputError, OutputExists
+from clovecal.tables.writing import as_table, domain_columns, score_columns, write_table
 from clovecal.training.sweep.config import SweepMember
 from clovecal.training.sweep.running import Outcome, SweepData
 from clovecal.training.sweep.values import is_file_name
@@ -92,7 +92,8 @@ class SweepFolder:
         if outcome.p is not None and outcome.head is not None:
             for path in (self.predictions(member.name), self.model(member.name)):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            _write_predictions(self.predictions(member.name), outcome, data)
+            columns = {"y": data.y, **score_columns(outcome.p), **domain_columns(data.domains)}
+            write_table(self.predictions(member.name), as_table(columns), overwrite=True)
             outcome.head.save(self.model(member.name), overwrite=True)
         records.append(self.records, member, {"diverged": outcome.diverged, **outcome.summary})
 
@@ -148,16 +149,3 @@ def _is_record(content: Any) -> bool:
     if not isinstance(config, Mapping) or "diverged" not in content:
         return False
     return set(config) >= {field.name for field in fields(SweepMember)} and is_file_name(config["name"])
-
-
-def _write_predictions(path: Path, outcome: Outcome, data: SweepData) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    assert outcome.p is not None
-    p, domains = outcome.p, list(data.domains.values())
-    scores = {"p": p} if p.ndim == 1 else {f"p_{number}": column for number, column in enumerate(p.T)}
-    one = {"domain": pa.array(domains[0])} if len(domains) == 1 else {}
-    several = {f"domain_{name.removeprefix('domain_')}": column for name, column in data.domains.items()}
-    with replacing(path) as temporary:
-        pq.write_table(pa.table({"y": data.y, **scores, **(one or several)}), temporary)

@@ -32,7 +32,7 @@ from clovecal.training.sweep.config import Source, Sweep, SweepMember, read_swee
 __all__ = ["Outcome", "Sweep", "SweepData", "SweepMember", "read_sweep", "read_sweep_data", "train_members"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SweepData:
     """The rows of a sweep, some of each domain held out.
 
@@ -64,7 +64,7 @@ class SweepData:
     used: str | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
     """How the training of a member went.
 
@@ -119,13 +119,13 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
     inputs = standardised.clamp(-head.clip, head.clip)
     standard = TrainingData(inputs, whole.y, whole.domains)
     return SweepData(
-        standard.select(~held),
-        inputs[torch.from_numpy(held)],
-        y[held],
-        {name: column[held] for name, column in rows.domains.items()},
-        head.classes_,
-        head,
-        _fingerprint(
+        training=standard.select(~held),
+        inputs=inputs[torch.from_numpy(held)],
+        y=y[held],
+        domains={name: column[held] for name, column in rows.domains.items()},
+        classes=head.classes_,
+        head=head,
+        fingerprint=_fingerprint(
             features,
             y,
             whole.domains.codes,
@@ -133,7 +133,7 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
             held,
             names=[*head.classes_.tolist(), whole.names, *getattr(head, "feature_names_in_", ())],
         ),
-        rows.used,
+        used=rows.used,
     )
 
 
@@ -192,11 +192,12 @@ def train_members(
             summary = {name: value if math.isfinite(value) else None for name, value in terms.items()}
             diverged = trained.diverged[place]
             if diverged is not None:
-                yield member, Outcome(diverged, None, None, summary)
+                yield member, Outcome(diverged=diverged, p=None, head=None, summary=summary)
                 continue
             p = probabilities(logits[place])
             summary |= {"accuracy": accuracy(data.y, p), "log-loss": log_loss(data.y, p)}
-            yield member, Outcome(None, p, _head(member, trained.member(place), data), summary)
+            head = _head(member, trained.member(place), data)
+            yield member, Outcome(diverged=None, p=p, head=head, summary=summary)
 
 
 def _feature_columns(source: Source) -> tuple[str | None, tuple[str, ...] | None]:

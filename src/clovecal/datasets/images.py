@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clovecal._checks import check_count
-from clovecal.datasets._columns import TextArray
 from clovecal.datasets._lazy import Files, Inputs, decode_image, need_pillow
 from clovecal.errors import InputError
+from clovecal.tables.columns import TextArray
 
 _ENDINGS = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".ppm", ".pgm"))
 
@@ -41,7 +41,7 @@ class ResizedImage:
 
 
 def image_files(
-    folder: Path, names: TextArray, rows: npt.NDArray[np.int64], size: int | tuple[int, int] | None
+    folder: Path, names: TextArray, rows: npt.NDArray[np.int64] | None, size: int | tuple[int, int] | None
 ) -> Files:
     """Return image files that decode to their own size, or to one size.
 
@@ -80,7 +80,7 @@ def images_in(folder: str | Path, *, size: int | tuple[int, int] | None = None) 
     )
     if not found:
         raise InputError(f"folder {str(place)!r}", f"has no image ({', '.join(sorted(_ENDINGS))})", "check its name")
-    return image_files(place, np.array(found, dtype=np.dtypes.StringDType()), np.arange(len(found)), size)
+    return image_files(place, np.array(found, dtype=np.dtypes.StringDType()), None, size)
 
 
 def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> None:
@@ -111,7 +111,7 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
     ...         check_images(images_in(name))
     ...     except InputError as error:
     ...         print(str(error).partition("; ")[2])
-    pass a size (--size) that all images are resized to.
+    pass size, the width and height to which all are resized.
     """
     if not isinstance(inputs, Files) or not (inputs.decode is decode_image or isinstance(inputs.decode, ResizedImage)):
         return
@@ -119,35 +119,30 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
     from PIL import Image
 
     broken, size = [], expected
-    for row, name in zip(inputs.rows.tolist(), inputs.names.tolist(), strict=True):
-        path = inputs.folder / name
+    for index in range(len(inputs)):
         try:
-            with Image.open(path) as image:
+            with Image.open(inputs.path(index)) as image:
                 found, deep = image.size, image.mode in ("I", "F") or image.mode.startswith("I;16")
         except Exception:  # a damaged file makes decoders raise nearly anything
-            broken.append((path, row))
+            broken.append(index)
             continue
         if deep:
-            raise InputError(
-                f"image {str(path)!r} (row {row})",
-                "has more than 8 bits a channel, which would be cut off",
-                "scale such images to 8 bits first",
+            raise inputs.error(
+                index, "has more than 8 bits a channel, which would be cut off", "scale such images to 8 bits first"
             )
         size = size or found
         if found != size and inputs.decode is decode_image:
             wanted = "what the network was trained on" if expected else "the first one's"
-            remedy = "resize it first" if expected else "pass a size (--size) that all images are resized to"
-            raise InputError(
-                f"image {str(path)!r} (row {row})",
+            raise inputs.error(
+                index,
                 f"is {found[0]}×{found[1]} pixels where {size[0]}×{size[1]} is {wanted}",
-                remedy,
+                "resize it first" if expected else "pass size, the width and height to which all are resized",
             )
     if broken:
-        path, row = broken[0]
-        wrong = "no image that can be read" if path.exists() else "missing"
+        wrong = "no image that can be read" if inputs.path(broken[0]).exists() else "missing"
         more = f", and {len(broken) - 1} more cannot be read" if len(broken) > 1 else ""
         remedy = "replace them, or leave them out" if more else "replace it, or leave it out"
-        raise InputError(f"file {str(path)!r} (row {row})", f"is {wrong}{more}", remedy)
+        raise inputs.error(broken[0], f"is {wrong}{more}", remedy)
 
 
 def resized_to(inputs: Inputs) -> tuple[int, int] | None:
@@ -163,3 +158,6 @@ def existing_folder(folder: str | Path) -> Path:
     if not place.is_dir():
         raise InputError(f"folder {str(place)!r}", "does not exist", "name the folder that holds the images")
     return place
+
+
+__all__ = ["ResizedImage", "check_images", "existing_folder", "image_files", "images_in", "resized_to"]

@@ -12,9 +12,10 @@ from narwhals.exceptions import DuplicateError
 from clovecal._checks import AnyArray, FloatArray, as_floats
 from clovecal.domains import Domains
 from clovecal.errors import InputError
-from clovecal.tables._columns import Columns, find_columns, reject_duplicates
-from clovecal.tables._reduce import CELLS, SMALLEST, PredictionTable, within_cells
-from clovecal.tables._values import reject_absent_label, text_label_error
+from clovecal.tables.columns import reject_absent_label, text_label_error
+from clovecal.tables.predictions import PredictionTable, prediction_roles
+from clovecal.tables.reduction import CELLS, SMALLEST, within_cells
+from clovecal.tables.roles import Roles, reject_duplicates
 
 
 def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_rows: int) -> PredictionTable:
@@ -31,26 +32,27 @@ def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_r
     except DuplicateError:
         reject_duplicates(list(getattr(source, "column_names", source.columns)))  # the former: pyarrow
         raise
-    columns = find_columns(schema.names(), **said)
+    columns = prediction_roles(schema.names(), said)
+    label = columns.label
+    assert label is not None  # predictions without one were refused
     frame = frame.select(*columns.used)
-    if positive is None and schema[columns.label] in (nw.String, nw.Categorical, nw.Enum):
-        raise text_label_error(columns.label, _eager(frame.select(columns.label))[columns.label].unique().to_list())
+    if positive is None and schema[label] in (nw.String, nw.Categorical, nw.Enum):
+        raise text_label_error(label, _eager(frame.select(label))[label].unique().to_list())
     if positive is not None:
-        label = nw.col(columns.label)
-        if _eager(frame.select(label.is_null().any()))[columns.label][0]:  # some engines: not equal, so negative
-            raise InputError(f"column {columns.label!r}", "has missing values", "fill them in or drop those rows")
-        frame = frame.with_columns((label.cast(nw.String) == positive).alias(columns.label))
+        if _eager(frame.select(nw.col(label).is_null().any()))[label][0]:  # some engines: not equal, so negative
+            raise InputError(f"column {label!r}", "has missing values", "fill them in or drop those rows")
+        frame = frame.with_columns((nw.col(label).cast(nw.String) == positive).alias(label))
     n_rows = int(_eager(frame.select(nw.len().alias("n")))["n"][0])
     if n_rows == 0:
         raise InputError("the table", "has no rows", "give a table with rows")
     simple = len(columns.scores) == 1 and len(columns.domains) == 1
     if n_rows > max_rows and simple and _is_countable(frame, columns):
         table = _grouped(frame, columns, n_rows)
-        reject_absent_label(table.y, columns.label, positive)
+        reject_absent_label(table.y, label, positive)
         return table
     rows = _eager(frame)
-    y = _column(rows, columns.label)
-    reject_absent_label(y, columns.label, positive)
+    y = _column(rows, label)
+    reject_absent_label(y, label, positive)
     p = np.column_stack([_column(rows, name) for name in columns.scores])
     weight = None if columns.weight is None else _column(rows, columns.weight)
     if len(columns.domains) == 1:
@@ -62,13 +64,13 @@ def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_r
     return PredictionTable(y, p[:, 0] if p.shape[1] == 1 else p, domains, weight, columns, n_rows, None)
 
 
-def _is_countable(frame: Any, columns: Columns) -> bool:
+def _is_countable(frame: Any, columns: Roles) -> bool:
     """Whether rows may stand together: 0/1 labels, probabilities, weights of 0 or more, and nothing missing."""
     schema = frame.collect_schema()
-    numeric = [columns.label, *columns.scores, *([columns.weight] if columns.weight else [])]
+    numeric = [*columns.columns("label"), *columns.scores, *columns.columns("weight")]
     if not all(schema[name].is_numeric() or schema[name] == nw.Boolean for name in numeric):
         return False
-    y, p = nw.col(columns.label).cast(nw.Float64), nw.col(columns.scores[0]).cast(nw.Float64)
+    y, p = nw.col(numeric[0]).cast(nw.Float64), nw.col(columns.scores[0]).cast(nw.Float64)
     outside = ~(((y == 0) | (y == 1)) & (p >= 0) & (p <= 1))
     if columns.weight is not None:
         outside = outside | (nw.col(columns.weight).cast(nw.Float64) < 0)
@@ -78,9 +80,9 @@ def _is_countable(frame: Any, columns: Columns) -> bool:
     return not bool(found)
 
 
-def _grouped(frame: Any, columns: Columns, n_rows: int) -> PredictionTable:
-    """Let the engine count rows per domain, score cell and label; see `score_cells` for the cells."""
-    label, (score,), (domain,) = columns.label, columns.scores, columns.domains
+def _grouped(frame: Any, columns: Roles, n_rows: int) -> PredictionTable:
+    """Let the engine count rows per domain, score cell and label, in the cells of `reduction.cells_of_scores`."""
+    (label,), (score,), (domain,) = columns.columns("label"), columns.scores, columns.domains
     p = nw.col(score).cast(nw.Float64)
     weight = nw.lit(1.0) if columns.weight is None else nw.col(columns.weight).cast(nw.Float64)
     # Derived columns come before the aggregation, and floats are rounded before any cast: engines differ otherwise.

@@ -14,9 +14,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-import clovecal.tables._files as files
 from clovecal import InputError, NaiveIsotonic
-from clovecal.tables import open_table, read_predictions
+from clovecal.tables import formats, open_table, read_predictions
 
 FRAME = pl.DataFrame(
     {
@@ -76,7 +75,7 @@ def test_an_error_about_standard_input_does_not_name_a_file(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert refusal(lambda: open_table("-")) == "standard input is empty; give a table with a header and rows."
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"y,p,domain\n1,high,a\n")))
-    assert refusal(lambda: read_predictions("-")).startswith("column 'p' of standard input has 'high' at line 2;")
+    assert refusal(lambda: read_predictions("-")).startswith("column 'p' of standard input at data row 1 has 'high';")
 
 
 def test_a_glob_is_one_table_in_the_order_of_names(tmp_path):
@@ -112,7 +111,7 @@ def test_a_domain_may_be_called_na_but_not_be_empty(tmp_path):
         "null",
     )
     said = refusal(lambda: read_predictions(write(tmp_path, "t.csv", "y,p,domain\n0,0.1,NA\n1,0.2,\n")))
-    assert said == "column 'domain' is empty at data row 2; fill it in or drop such rows."
+    assert said == "column 'domain' at data row 2 is empty; fill it in or drop such rows."
 
 
 def test_an_empty_text_is_missing_in_csv_and_a_name_where_missing_is_another_thing(tmp_path):
@@ -121,7 +120,7 @@ def test_an_empty_text_is_missing_in_csv_and_a_name_where_missing_is_another_thi
         WRITERS[ending](frame, tmp_path / f"t.{ending}")
         assert read_predictions(tmp_path / f"t.{ending}").domains.names == ("", "b")
     frame.write_csv(tmp_path / "t.csv", quote_style="never")
-    assert refusal(lambda: read_predictions(tmp_path / "t.csv")).startswith("column 'domain' is empty at data row 1")
+    assert refusal(lambda: read_predictions(tmp_path / "t.csv")).startswith("column 'domain' at data row 1 is empty")
 
 
 def test_blank_lines_of_json_are_passed_over(tmp_path):
@@ -150,7 +149,7 @@ def test_text_in_a_typed_format_stays_text(tmp_path):
 
 @pytest.mark.parametrize("ending", ["csv", "ndjson"])
 def test_types_are_not_fixed_by_the_first_block(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(files, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 1000)
     domains = ["1"] * 300 + ["A"]
     frame = pl.DataFrame({"y": [0] * 300 + [1], "p": [0] * 300 + [1], "domain": domains})
     path = tmp_path / f"t.{ending}"
@@ -161,7 +160,7 @@ def test_types_are_not_fixed_by_the_first_block(tmp_path, monkeypatch, ending):
 
 
 def test_a_cell_of_several_lines_may_lie_across_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_BLOCK_BYTES", 997)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 997)
     path = write(tmp_path, "t.csv", "y,p,domain,note\n" + '1,0.5,a,"two\nlines"\n' * 500)
     assert read_predictions(path).n_rows == 500
 
@@ -180,17 +179,17 @@ def test_text_labels_need_the_one_that_counts_as_1(tmp_path, ending):
     assert read_predictions(path, positive="yes").y.tolist() == [0.0, 1.0, 0.0]
     said = refusal(lambda: read_predictions(path))
     assert said.startswith(
-        "column 'y' holds text ('no', 'yes'); say which label counts as 1, for instance --positive yes"
+        "positive is not given, and column 'y' holds text ('no', 'yes'); say which label counts as 1"
     )
     said = refusal(lambda: read_predictions(path, positive="Yes"))
-    assert said == "column 'y' never has the label 'Yes'; check how it is written."
+    assert said == "positive is 'Yes', which column 'y' never has; check how it is written."
 
 
 def test_a_missing_text_label_is_not_a_negative_one(tmp_path):
     for missing in ("", "NA", "nan"):
         path = write(tmp_path, "t.csv", f"y,p,domain\nyes,0.1,a\n{missing},0.2,b\n")
         assert refusal(lambda path=path: read_predictions(path, positive="yes")).startswith(
-            "column 'y' is empty at data row 2"
+            "column 'y' at data row 2 is empty"
         )
 
 
@@ -229,15 +228,15 @@ BAD_FILES = {
     "text in the score": (
         "t.csv",
         b"y,p,domain\n0,0.1,a\n1,high,b\n",
-        r"column 'p' of file '.*' has 'high' at line 3; it must hold numbers",
+        r"column 'p' of file '.*' at data row 2 has 'high'; it must hold numbers",
     ),
-    "empty score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,,b\n", r"column 'p' is empty at data row 2"),
-    "nan score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,NaN,b\n", r"column 'p' is empty at data row 2"),
-    "infinite score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,inf,b\n", r"column 'p' is inf at data row 2"),
+    "empty score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,,b\n", r"column 'p' at data row 2 is empty"),
+    "nan score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,NaN,b\n", r"column 'p' at data row 2 is empty"),
+    "infinite score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,inf,b\n", r"column 'p' at data row 2 is inf"),
     "latin-1": (
         "t.csv",
         "y,p,domain\n0,0.1,Zürich\n".encode("latin-1"),
-        r"column 'domain' of file '.*' has text that is not UTF-8 at line 2",
+        r"column 'domain' of file '.*' at data row 1 has text that is not UTF-8",
     ),
     "random bytes as parquet": ("t.parquet", bytes(range(256)) * 8, r"t\.parquet' cannot be read as parquet \("),
     "random bytes as arrow": ("t.arrow", bytes(range(256)) * 8, r"t\.arrow' cannot be read as arrow \("),
@@ -247,7 +246,11 @@ BAD_FILES = {
         r"t\.ndjson' cannot be read as ndjson \(",
     ),
     "broken first line": ("t.ndjson", b'{"y":0,"p"\n', r"t\.ndjson' cannot be read as ndjson \("),
-    "unknown ending": ("t.xlsx", b"PK", r"t\.xlsx' has no ending that tells its format; name one with --format"),
+    "unknown ending": (
+        "t.xlsx",
+        b"PK",
+        r"^format is not given, and .* file '.*t\.xlsx' does not tell it; choose one of arrow",
+    ),
 }
 
 

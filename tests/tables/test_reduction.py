@@ -10,10 +10,9 @@ import pytest
 from sklearn.base import clone
 
 import clovecal as cc
-import clovecal.tables._files as files
 from clovecal.domains.sums import equal_width_bins
-from clovecal.tables import read_predictions
-from clovecal.tables._reduce import CELLS, CellCounts, distinct_atoms, score_cells, within_cells
+from clovecal.tables import formats, read_predictions
+from clovecal.tables.reduction import CELLS, CellCounts, cells_of_scores, distinct_atoms, within_cells
 
 audit = functools.partial(cc.audit, resamples=20)
 
@@ -31,7 +30,7 @@ def frame(n=3000, decimals=None, seed=0, weighted=False):
 
 def written(table, tmp_path, rows_a_batch, monkeypatch):
     """Write the table where it is read in several batches."""
-    monkeypatch.setattr(files, "_BATCH_ROWS", rows_a_batch)
+    monkeypatch.setattr(formats, "BATCH_ROWS", rows_a_batch)
     table.write_parquet(tmp_path / "t.parquet")
     return tmp_path / "t.parquet"
 
@@ -70,12 +69,12 @@ def test_a_cell_stands_at_the_mean_of_its_scores():
 
 
 def test_cells_are_closed_on_the_right_and_finer_at_both_ends():
-    cell = score_cells(np.array([0.5, 0.5 + 1e-9, 0.5 + 1 / CELLS]))[0]
+    cell = cells_of_scores(np.array([0.5, 0.5 + 1e-9, 0.5 + 1 / CELLS]))[0]
     assert np.diff(cell).tolist() == [1, 0]
-    low, number = score_cells(np.array([0.0, 2.0**-60, 2.0**-40, 2.0**-39, 2.0**-20, 1 / CELLS]))
+    low, number = cells_of_scores(np.array([0.0, 2.0**-60, 2.0**-40, 2.0**-39, 2.0**-20, 1 / CELLS]))
     assert (np.diff(low) >= 0).all()
     assert len(set(low[1:].tolist())) == 5
-    high = score_cells(np.array([1 - 1 / CELLS, 1 - 2.0**-20, 1 - 2.0**-39, 1 - 2.0**-40, 1.0]))[0]
+    high = cells_of_scores(np.array([1 - 1 / CELLS, 1 - 2.0**-20, 1 - 2.0**-39, 1 - 2.0**-40, 1.0]))[0]
     assert (np.diff(high) > 0).all()
     assert 0 <= low.min() <= high.max() < number
 
@@ -88,7 +87,7 @@ def test_no_cell_straddles_the_edge_of_a_bin(bins):
     edges = np.arange(bins + 1) / bins
     p = np.unique(np.clip(np.concatenate((edges, np.nextafter(edges, 2), np.nextafter(edges, -1))), 0, 1))
     bin_of_cell = {}
-    for cell, number in zip(score_cells(p)[0].tolist(), equal_width_bins(p, bins).tolist(), strict=True):
+    for cell, number in zip(cells_of_scores(p)[0].tolist(), equal_width_bins(p, bins).tolist(), strict=True):
         assert bin_of_cell.setdefault(cell, number) == number
 
 

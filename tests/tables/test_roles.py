@@ -7,8 +7,7 @@ import re
 import pytest
 
 from clovecal import InputError
-from clovecal.tables import Columns
-from clovecal.tables._columns import find_columns, guess_scores
+from clovecal.tables import find_roles
 
 GUESSES = {
     "short names": (["id", "y", "p", "domain"], "y", ("p",), ("domain",), None),
@@ -35,7 +34,7 @@ GUESSES = {
 @pytest.mark.parametrize("case", GUESSES)
 def test_columns_are_guessed_from_their_names_and_said_to_be(case):
     names, label, scores, domains, weight = GUESSES[case]
-    found = find_columns(names)
+    found = find_roles(names, optional=["weight"])
     assert (found.label, found.scores, found.domains, found.weight) == (label, scores, domains, weight)
     assert found.guessed == ("label", "score", "domain", *(["weight"] if weight else []))
     assert str(found).count("(guessed)") == len(found.guessed)
@@ -44,34 +43,35 @@ def test_columns_are_guessed_from_their_names_and_said_to_be(case):
 
 def test_what_the_user_says_is_not_called_a_guess():
     names = ["outcome_30d", "risk", "ward", "y", "p", "domain", "n"]
-    found = find_columns(names, label="outcome_30d", scores=["risk"], domains=["ward"], weight="n")
-    assert found == Columns("outcome_30d", ("risk",), ("ward",), "n", ())
+    found = find_roles(names, label="outcome_30d", scores=["risk"], domains=["ward"], weight="n")
+    assert (found.label, found.scores, found.domains, found.weight) == ("outcome_30d", ("risk",), ("ward",), "n")
+    assert found.guessed == ()
     assert str(found) == "label 'outcome_30d'; score 'risk'; domain 'ward'; weight 'n'"
 
 
 def test_a_column_that_is_taken_is_not_guessed_again():
     # 'p' is the label here, so that the score must be the next best
-    found = find_columns(["p", "score", "domain"], label="p")
+    found = find_roles(["p", "score", "domain"], label="p")
     assert (found.label, found.scores, found.guessed) == ("p", ("score",), ("score", "domain"))
     assert str(found) == "label 'p'; score 'score' (guessed); domain 'domain' (guessed)"
 
 
 def test_classes_must_be_numbered_without_a_gap():
-    assert guess_scores(["p_0", "p_2", "score"]) == ("score",)
-    with pytest.raises(InputError, match=r"no column looks like the score; name it with --score"):
-        guess_scores(["p_0", "p_2"])
+    assert find_roles(["p_0", "p_2", "score"], ["score"]).scores == ("score",)
+    with pytest.raises(InputError, match=r"no column of 'p_0', 'p_2' looks like the score; name the column"):
+        find_roles(["p_0", "p_2"], ["score"])
 
 
 REFUSED = {
     "no label": (
         ["p", "domain"],
         {},
-        r"^no column looks like the label; name it with --label \(the table has 'p', 'domain'\)",
+        r"^label is not given, and no column of 'p', 'domain' looks like the label; name the column\.$",
     ),
-    "no score": (["y", "domain"], {}, r"^no column looks like the score; name it with --score"),
-    "no domain": (["y", "p", "ward"], {}, r"^no column looks like the domain; name it with --domain \(.*'ward'"),
-    "two that start with prob": (["y", "prob_a", "prob_b", "site"], {}, r"^no column looks like the score"),
-    "one column of a domain": (["y", "p", "group_a"], {}, r"^no column looks like the domain"),
+    "no score": (["y", "domain"], {}, r"^scores is not given, and no column of 'y', 'domain' looks like the score"),
+    "no domain": (["y", "p", "ward"], {}, r"^domains is not given, and .*'ward' looks like the domain"),
+    "two that start with prob": (["y", "prob_a", "prob_b", "site"], {}, r"^scores is not given"),
+    "one column of a domain": (["y", "p", "group_a"], {}, r"^domains is not given"),
     "not there": (
         ["y", "p", "domain"],
         {"label": "Y"},
@@ -80,7 +80,7 @@ REFUSED = {
     "score not there": (["y", "p", "domain"], {"scores": ["p", "q"]}, r"^column 'q' is not in the table"),
     "twice in the table": (["y", "p", "p", "domain"], {}, r"^column 'p' appears more than once; rename one"),
     "twice in the options": (["y", "p", "domain"], {"label": "p", "scores": ["p"]}, r"^column 'p' is named twice"),
-    "no columns": ([], {}, r"the table has no columns"),
+    "no columns": ([], {}, r"^label is not given, and no column looks like the label"),
     "many columns": ([f"c{i}" for i in range(30)], {}, r"'c11' and 18 more"),
 }
 
@@ -89,6 +89,6 @@ REFUSED = {
 def test_a_column_that_cannot_be_found_is_asked_for(case):
     names, said, expected = REFUSED[case]
     with pytest.raises(InputError) as caught:
-        find_columns(names, **said)
+        find_roles(names, **said)
     assert re.search(expected, str(caught.value))
     assert not re.search(r"[.!?]\s", str(caught.value))

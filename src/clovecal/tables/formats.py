@@ -1,4 +1,7 @@
-"""Tables in files, read as a stream of record batches: CSV, TSV, Parquet, Arrow, newline-delimited JSON, or stdin."""
+"""Tables in files, read as a stream of record batches: CSV, TSV, Parquet, Arrow, newline-delimited JSON, or stdin.
+
+Everything that reads a table reads it here; `clovecal.tables.columns` turns its columns into arrays.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clovecal.errors import InputError
+from clovecal.errors import InputError, needs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,10 +30,11 @@ FORMATS = {
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
 }
-_BATCH_ROWS = 1 << 20
-_BLOCK_BYTES = 1 << 23
+_NAMES = tuple(sorted(set(FORMATS.values())))
+BATCH_ROWS = 1 << 20  # of a Parquet file
+BLOCK_BYTES = 1 << 23  # of a text format
 _CONVERSION = re.compile(
-    r"In CSV column #(?P<column>\d+): (?:Row #(?P<line>\d+): )?CSV conversion error to (?P<type>\w+): "
+    r"In CSV column #(?P<column>\d+): (?:Row #(?P<row>\d+): )?CSV conversion error to (?P<type>\w+): "
     r"invalid (?:value '(?P<value>.*)'|UTF8 data)"
 )
 
@@ -45,7 +49,12 @@ class TableFile:
     columns: tuple[str, ...]
 
     def batches(
-        self, columns: Sequence[str] | None = None, *, as_text: Sequence[str] = (), as_numbers: Sequence[str] = ()
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        as_text: Sequence[str] = (),
+        as_numbers: Sequence[str] = (),
+        as_names: Sequence[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows as record batches, in order.
 
@@ -57,30 +66,56 @@ class TableFile:
             Columns to leave as the text they are in the file (text formats only), so that writing them gives it back.
         as_numbers
             Columns to read as real numbers, though the first rows may be whole (where the format does not say).
+        as_names
+            Columns of few distinct texts, which are read as dictionaries where the format can (Parquet).
         """
         import pyarrow as pa
 
         for path in self.paths:
             try:
-                yield from _read(path, self.format, columns, as_text, as_numbers)
+                yield from _read(path, self.format, columns, as_text, as_numbers, as_names)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError) as error:
                 raise self._reading_error(path, error) from None
 
+    def empty(self) -> InputError:
+        """Return the error that there are no rows, for who needs some."""
+        return InputError(f"{self.name!r}", "has a header but no rows", "give a table with rows")
+
     def _reading_error(self, path: Path, error: Exception) -> InputError:
         if "Could not skip initial 1 rows" in str(error):
-            return InputError(f"{self.name!r}", "has a header but no rows", "give a table with rows")
+            return self.empty()
         place = _CONVERSION.search(str(error))
         if place is None:
             return _unreadable(_shown(path, self.name), self.format, error)
-        name, line, value = self.columns[int(place["column"])], place["line"], place["value"]
+        name, row, value = self.columns[int(place["column"])], place["row"], place["value"]
         found = "text that is not UTF-8" if value is None else repr(value)
-        where = f" at line {line}" if line else ""
-        wanted = {"double": "numbers", "string": "UTF-8 text"}.get(
-            place["type"], f"{place['type']} values as before it"
+        wanted = "numbers" if place["type"] == "double" else f"{place['type']} values as before it"
+        remedy = "save it as UTF-8" if value is None else f"it must hold {wanted}"
+        # pyarrow counts rows from 1, and the header is its first.
+        return data_row_error(
+            f"column {name!r} of {_shown(path, self.name)}",
+            f"has {found}",
+            remedy,
+            row=int(row) - 2 if row else None,
         )
-        return InputError(
-            f"column {name!r}", f"of {_shown(path, self.name)} has {found}{where}", f"it must hold {wanted}"
-        )
+
+
+def data_row_error(argument: str, problem: str, remedy: str, *, row: int | None) -> InputError:
+    """Return an error about a row of a file: data row 1 is the first below the header.
+
+    Parameters
+    ----------
+    argument, problem, remedy
+        As in `InputError`.
+    row
+        The row's position from 0; None when no single row is at fault.
+
+    Examples
+    --------
+    >>> print(data_row_error("column 'p'", "is empty", "fill it in or drop such rows", row=2))
+    column 'p' at data row 3 is empty; fill it in or drop such rows.
+    """
+    return InputError(argument, problem, remedy, row=row, row_name="data row", first_row=1)
 
 
 def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
@@ -93,15 +128,15 @@ def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
     format
         "csv", "tsv", "parquet", "arrow" or "ndjson"; None: by the file's ending (CSV for standard input).
     """
-    _need_pyarrow()
+    needs("pyarrow", "tables", "reading files")
     if str(source) == "-":
         paths: tuple[Path, ...] = (_spooled_input(),)
         format = format or "csv"
     else:
         paths = find_paths(str(source))
         format = format or _format_of(paths[0])
-    if format not in FORMATS.values():
-        raise InputError("format", f"is {format!r}", f"choose one of {', '.join(sorted(set(FORMATS.values())))}")
+    if format not in _NAMES:
+        raise InputError("format", f"is {format!r}", f"choose one of {', '.join(_NAMES)}")
     names = [_column_names(path, format, _shown(path, str(source))) for path in paths]
     for path, columns in zip(paths[1:], names[1:], strict=True):
         if columns != names[0]:
@@ -109,15 +144,6 @@ def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
                 f"file {str(path)!r}", f"has other columns than {str(paths[0])!r}", "give files of one shape"
             )
     return TableFile(str(source), paths, format, names[0])
-
-
-def _need_pyarrow() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise InputError(
-            "reading files", "needs the package pyarrow", "install it with pip install 'clovecal[tables]'"
-        ) from None
 
 
 def find_paths(source: str) -> tuple[Path, ...]:
@@ -139,7 +165,9 @@ def _format_of(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(
-            f"file {str(path)!r}", "has no ending that tells its format", "name one with --format (csv, parquet, …)"
+            "format",
+            f"is not given, and the ending of file {str(path)!r} does not tell it",
+            f"choose one of {', '.join(_NAMES)}",
         )
     return FORMATS[suffix]
 
@@ -194,7 +222,12 @@ def _header(path: Path, delimiter: str) -> tuple[str, ...]:
 
 
 def _read(
-    path: Path, format: str, columns: Sequence[str] | None, as_text: Sequence[str], as_numbers: Sequence[str]
+    path: Path,
+    format: str,
+    columns: Sequence[str] | None,
+    as_text: Sequence[str],
+    as_numbers: Sequence[str],
+    as_names: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
@@ -202,10 +235,11 @@ def _read(
     if format == "parquet":
         import pyarrow.parquet as pq
 
-        # Text is quicker to number as a dictionary; copied columns keep their type.
-        text = [field.name for field in pq.read_schema(path) if chosen and pa.types.is_string(field.type)]
-        with pq.ParquetFile(path, read_dictionary=text) as file:
-            yield from file.iter_batches(_BATCH_ROWS, columns=chosen)
+        # Text is quicker to number as a dictionary.
+        schema = pq.read_schema(path)
+        named = [name for name in as_names if pa.types.is_string(schema.field(name).type)]
+        with pq.ParquetFile(path, read_dictionary=named) as file:
+            yield from file.iter_batches(BATCH_ROWS, columns=chosen)
     elif format == "arrow":
         with pa.memory_map(str(path)) as source:
             reader = pa.ipc.open_file(source)
@@ -222,7 +256,7 @@ def _read_ndjson(path: Path, columns: list[str] | None, as_numbers: Sequence[str
     import pyarrow as pa
     import pyarrow.json as pj
 
-    options = pj.ReadOptions(block_size=_BLOCK_BYTES)
+    options = pj.ReadOptions(block_size=BLOCK_BYTES)
     with pj.open_json(path, read_options=options) as first:
         schema = first.schema
     for number, field in enumerate(schema):
@@ -255,8 +289,8 @@ def _read_csv(
         convert["include_columns"] = columns
     with pc.open_csv(
         path,
-        # In one thread, an error knows its line.
-        read_options=pc.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK_BYTES, use_threads=False),
+        # In one thread, an error knows its row.
+        read_options=pc.ReadOptions(column_names=names, skip_rows=1, block_size=BLOCK_BYTES, use_threads=False),
         parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pc.ConvertOptions(**convert),
     ) as reader:

@@ -10,8 +10,8 @@ import numpy as np
 
 from clovecal._checks import AnyArray
 from clovecal.errors import InputError
-from clovecal.tables._files import find_paths, open_table
-from clovecal.tables._reduce import PredictionTable, read_predictions
+from clovecal.tables.formats import data_row_error, find_paths, open_table
+from clovecal.tables.predictions import PredictionTable, read_predictions
 
 
 def read_models(
@@ -56,7 +56,7 @@ def _from_long(sources: Sequence[str], model: str, options: dict[str, Any]) -> d
 
     if len(sources) != 1:
         raise InputError(
-            "--model", f"takes one long file, and {len(sources)} are given", "leave --model out for a file each"
+            "model", f"is a column of one long file, and {len(sources)} are given", "leave it out for a file each"
         )
     file = open_table(sources[0], format=options.pop("format", None))
     if model not in file.columns:
@@ -65,7 +65,7 @@ def _from_long(sources: Sequence[str], model: str, options: dict[str, Any]) -> d
         )
     batches = list(file.batches())
     if not sum(batch.num_rows for batch in batches):
-        raise InputError(f"{file.name!r}", "has a header but no rows", "give a table with rows")
+        raise file.empty()
     whole = pa.Table.from_batches(batches)
     names = pc.cast(whole[model], pa.string())
     if names.null_count:
@@ -88,10 +88,11 @@ def _check_same_rows(first_name: str, first: PredictionTable, name: str, table: 
         )
     if not np.array_equal(table.y, first.y):
         row = int(np.argmax(table.y != first.y))
-        raise InputError(
+        raise data_row_error(
             f"models {first_name!r} and {name!r}",
-            f"differ in the label of data row {row + 1}",
+            "differ in their label",
             "give the same rows in the same order",
+            row=row,
         )
     same_pairs = np.array_equal(table.domains.codes, first.domains.codes) and _same(
         table.domains.rows, first.domains.rows
