@@ -182,6 +182,13 @@ def check_positive(value: Any, name: str) -> float:
     return float(value)
 
 
+def check_not_negative(value: Any, name: str) -> float:
+    """Check an option that must be a finite number of 0 or more."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
+        raise InputError(name, f"is {_show(value)}", "pass a number of 0 or more")
+    return float(value)
+
+
 def check_fraction(value: Any, name: str) -> float:
     """Check an option that must lie strictly between 0 and 1, such as a confidence level."""
     if not isinstance(value, Real) or not 0 < float(value) < 1:

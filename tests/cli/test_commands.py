@@ -26,6 +26,7 @@ COMMANDS = [
     "demo",
     "data",
     "finetune",
+    "train",
     "predict",
     "sweep",
     "reproduce",

@@ -11,9 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clovecal.training.head.classifier import CloveClassifier
-from clovecal.training.head.files import load_head
-from clovecal.training.head.predictions import _class_numbers
+from clovecal.training import CloveClassifier, load_head
 
 QUICK = ("--hidden", "8,8,8", "--max-steps", "30", "--device", "cpu")
 
@@ -113,10 +111,15 @@ def test_labels_of_text_and_several_classes_are_numbered(run, rows, tmp_path):
     assert run("audit", table)[0] == 0
 
 
-def test_labels_are_numbered_in_the_order_of_the_classes_whatever_their_type():
-    assert _class_numbers("y", np.array([10, 2, 10]), np.array([2, 10])).tolist() == [1, 0, 1]
-    assert _class_numbers("y", np.array([1.0, 0.0]), np.array([False, True])).tolist() == [1, 0]
-    assert _class_numbers("y", np.array(["1", "0"]), np.array([0, 1])).tolist() == [1, 0]
+@pytest.mark.parametrize(("trained", "new"), [([2, 10], [2, 10]), ([False, True], [0.0, 1.0]), ([0, 1], ["0", "1"])])
+def test_labels_are_numbered_in_the_order_of_the_classes_whatever_their_type(run, rows, tmp_path, trained, new):
+    X, y, domain = rows
+    np.savez(tmp_path / "f.npz", X=X, y=np.array(trained)[y], domains=domain)
+    np.savez(tmp_path / "new.npz", X=X, y=np.array(new)[y])
+    head, table = tmp_path / "h.safetensors", tmp_path / "p.parquet"
+    assert run("finetune", tmp_path / "f.npz", "-o", head, "--objective", "erm", *QUICK)[0] == 0
+    assert run("predict", head, tmp_path / "new.npz", "-o", table, "--device", "cpu")[0] == 0
+    assert (pl.read_parquet(table)["y"].to_numpy() == y).all()
 
 
 def test_domains_that_overlap(run, rows, tmp_path):
@@ -213,7 +216,11 @@ CASES = {
         "predict good.safetensors a.npz -o p.parquet --label unknown",
         r"column 'unknown' at data row 1 is 7, a label that the head was not trained on",
     ),
-    "wrong ending": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.xlsx", r"must end in \.parquet or \.csv"),
+    "wrong ending": (
+        {"a.npz": ("X",)},
+        "predict good.safetensors a.npz -o p.xlsx",
+        r"has another ending than \.parquet and \.csv",
+    ),
     "scalar labels": (
         {"a.npz": ("X", "zero", "domains")},
         "finetune a.npz -o h.safetensors --label zero",
@@ -243,7 +250,7 @@ CASES = {
     "a wrong seed": (
         {"a.npz": ("X", "y", "domains")},
         "finetune a.npz -o h.safetensors --seed -1",
-        r"random_state is -1",
+        r"--seed is -1",
     ),
     "a needless penalty": ({}, "finetune a.csv -o h.safetensors --objective erm --penalty 3", r"erm has no penalty"),
     "its own input": ({"a.npz": ("X",)}, "finetune a.npz -o a.npz --force", r"'a\.npz' is what the command reads"),

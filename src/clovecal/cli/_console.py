@@ -144,7 +144,8 @@ def in_words_of(error: InputError, command: click.Command | None) -> InputError:
     if isinstance(error, OutputExists):
         error.remedy = "add --force to replace it, or choose another name"
     names = {} if command is None else {one.name: _shown(one) for one in command.params}
-    return error.about(names[error.argument]) if error.argument in names else error
+    words = " and ".join(names.get(name, name) for name in error.argument.split(" and "))
+    return error.about(words) if words != error.argument else error
 
 
 def _shown(parameter: click.Parameter) -> str:

@@ -66,8 +66,9 @@ def test_new_rows_need_neither_label_nor_domain(roles):
 
 
 def test_wrong_tables(roles, tmp_path):
-    with pytest.raises(InputError, match="input is not given, and no column of 'a' looks like the texts"):
+    with pytest.raises(InputError, match="input is not given, and no column of 'a' looks like the texts") as caught:
         roles(["a"], "text")
+    assert caught.value.argument == "input"
     with pytest.raises(InputError, match=r"column 'q' is not in .*; it has 'file', 'y'"):
         roles(["file", "y"], domains=["q"])
     with pytest.raises(InputError, match="column 'file' appears more than once"):

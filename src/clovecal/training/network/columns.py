@@ -1,4 +1,4 @@
-"""Which column of a table of one's own is the image's file, the text, the label, the domain or the split."""
+"""Which column of your own table is the image's file, the text, the label, the domain or the split."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from clovecal.datasets import Inputs
 
 _WORD = re.compile(r"\w+")
+BUCKETS, LENGTH = 2048, 32  # of the hashed words that the small text network reads
 # Of ImageNet, as torchvision's pretrained networks and WILDS' default transform have them.
 _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -47,8 +48,8 @@ class HashedWords:
     """
 
     inputs: Inputs
-    buckets: int
-    length: int
+    buckets: int = BUCKETS
+    length: int = LENGTH
 
     def __len__(self) -> int:
         return len(self.inputs)
