@@ -7,26 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from clovecal._checks import FloatArray, IntArray, check_count, check_fraction, check_rng
-from clovecal.calibrators import AutoCalibrator, NaiveIsotonic, RobustIsotonic, ScoredRows
+from clovecal.calibrators import CALIBRATORS, Calibrator, ScoredRows
+from clovecal.calibrators.held_out import leave_domains_out
 from clovecal.domains import Domains, Name
 from clovecal.domains.sums import equal_mass_bins
+from clovecal.errors import InputError
 from clovecal.metrics import brier, ece, mean_squared_error, on_rows, regression_calibration
 from clovecal.rows import Rows
 
 AS_IT_IS = "as it is"
-NAIVE = "naive"
+AS_IT_IS_MEANS = "the model's own predictions"
 AUTO = "auto"
 # These keep the study to seconds: the auto calibrator leaves domains out once more inside each fold, and a fit of the
 # regret fits every domain.
 MOST_FOLDS = 10
-INNER_FOLDS = 5
 MOST_DOMAINS_FOR_AUTO = 200
 MOST_CLASSES_FOR_AUTO = 3
 MOST_ROWS = 20_000
@@ -135,29 +134,6 @@ class RepairStudy:
         return replace(self, repairs=repairs)
 
 
-@dataclass(frozen=True)
-class _Method:
-    meaning: str
-    make: Callable[[], Any] | None
-
-
-_METHODS: Mapping[str, _Method] = MappingProxyType(
-    {
-        AS_IT_IS: _Method("the model's own predictions", None),
-        NAIVE: _Method("isotonic regression on all domains pooled", NaiveIsotonic),
-        "robust (risk)": _Method(
-            "isotonic, for the domain with the largest loss", partial(RobustIsotonic, "risk", tol=1e-6)
-        ),
-        "robust (regret)": _Method(
-            "isotonic, for the domain that a shared map fits worst", partial(RobustIsotonic, "regret", tol=1e-6)
-        ),
-        AUTO: _Method(
-            "mix of these by how each does on domains left out", lambda: AutoCalibrator(max_folds=INNER_FOLDS)
-        ),
-    }
-)
-
-
 def expect_repairs(
     y: Any,
     p: Any,
@@ -219,32 +195,38 @@ def expect_repairs_of(
     names = rows.domains.names
     if len(names) < 2:
         return None
-    methods = list(_METHODS) if len(names) > 2 else [AS_IT_IS, NAIVE]
     fitted_on, table_row, notes = _affordable(rows, generator)
-    if AUTO in methods and (len(names) > MOST_DOMAINS_FOR_AUTO or fitted_on.n_problems > MOST_CLASSES_FOR_AUTO):
-        methods.remove(AUTO)
+    fitted_on = replace(fitted_on, domains=rows.domains.restrict(table_row))
+    calibrators: dict[str, Calibrator | None] = {AS_IT_IS: None}
+    for known in CALIBRATORS.values():
+        calibrator = known.make_quick()
+        if len(names) > 2 or calibrator.domains_needed == 0:
+            calibrators[known.title] = calibrator
+    if AUTO in calibrators and (len(names) > MOST_DOMAINS_FOR_AUTO or fitted_on.n_problems > MOST_CLASSES_FOR_AUTO):
+        del calibrators[AUTO]
         notes.append("The automatic choice was not judged: with so many domains or classes that takes long.")
-    parts = [rows.subset(members) for _, members in rows.domains.split()]
-    found: dict[str, dict[int, tuple[float, float]]] = {method: {} for method in methods}
-    for left_out, outside in rows.domains.each_left_out(MOST_FOLDS):
-        available = np.zeros(len(rows), dtype=bool)
-        available[outside] = True
-        kept = np.flatnonzero(available[table_row])
-        sources = rows.domains.restrict(table_row[kept])
-        if not sources.names:
-            return None
-        training = fitted_on.subset(kept, sources)
-        for method in methods:
-            calibrated = _fit(method, training)
-            for number in left_out:
-                found[method][number] = _loss_and_error(calibrated(parts[number]), bins)
+
+    def judge(calibrated: FloatArray, part: ScoredRows) -> tuple[float, float]:
+        y = part.y.astype(rows.y.dtype)
+        return _loss_and_error(
+            Rows(y=y, p=calibrated, weight=part.weight, domains=Domains.pooled(len(y)), task=rows.task), bins
+        )
+
+    table = ScoredRows(scores=_scores(rows), y=rows.y, weight=rows.weight, domains=rows.domains)
+    try:
+        found = leave_domains_out(table, calibrators, judge, max_folds=MOST_FOLDS, fit_on=fitted_on)
+    except InputError as error:
+        if error.argument != "domains":
+            raise
+        return None  # they overlap so much that leaving one out leaves nothing
     folds = min(MOST_FOLDS, len(names))
     if folds < len(names):
         notes.append(f"Domains were left out {-(-len(names) // folds)} at a time, in {folds} rounds.")
     if len(names) == 2:
         notes.append("Only one domain is left to fit on, so the robust and automatic methods are the naive one here.")
-    before = [found[AS_IT_IS][number][0] for number in range(len(names))]
-    repairs = tuple(_repair(method, names, found[method], before, ci) for method in methods)
+    meanings = {AS_IT_IS: AS_IT_IS_MEANS} | {known.title: known.meaning for known in CALIBRATORS.values()}
+    before = found[AS_IT_IS]
+    repairs = tuple(_repair(method, meanings[method], by_domain, before, ci) for method, by_domain in found.items())
     recommended, helps = recommend(repairs)
     if recommended != AUTO and len(repairs) > 2:
         notes.append(f"The {recommended} method was picked by these same figures, so its own are a little optimistic.")
@@ -274,17 +256,6 @@ def recommend(repairs: Sequence[Repair]) -> tuple[str, str]:
     return best.method, "no" if best.change.value >= 0 else "perhaps"
 
 
-def _fit(method: str, training: ScoredRows) -> Callable[[Rows], Rows]:
-    """Return what recalibrates rows as the method does, fitted on these."""
-    make = _METHODS[method].make
-    if make is None:
-        return lambda rows: rows
-    assert training.domains is not None
-    alone = method == AUTO and len(training.domains.names) == 1  # nothing to choose by
-    calibrator = (NaiveIsotonic() if alone else make()).fit_rows(training)
-    return lambda rows: replace(rows, p=calibrator.calibrate(_scores(rows)))
-
-
 def _scores(rows: Rows) -> FloatArray:
     """Return what calibrators map, with a column each."""
     return rows.p if rows.multiclass else rows.score[:, None]
@@ -297,17 +268,21 @@ def _loss_and_error(rows: Rows, bins: int) -> tuple[float, float]:
 
 
 def _repair(
-    method: str, names: Sequence[Name], found: Mapping[int, tuple[float, float]], before: Sequence[float], ci: float
+    method: str,
+    meaning: str,
+    found: Mapping[Name, tuple[float, float]],
+    before: Mapping[Name, tuple[float, float]],
+    ci: float,
 ) -> Repair:
     by_domain = tuple(
-        HeldOut(name=name, loss=found[number][0], change=found[number][0] - before[number], error=found[number][1])
-        for number, name in enumerate(names)
+        HeldOut(name=name, loss=loss, change=loss - before[name][0], error=error)
+        for name, (loss, error) in found.items()
     )
     worst_loss = max(by_domain, key=lambda one: one.loss)
     worst_error = max(by_domain, key=lambda one: one.error)
     return Repair(
         method=method,
-        meaning=_METHODS[method].meaning,
+        meaning=meaning,
         mean_loss=float(np.mean([one.loss for one in by_domain])),
         worst_loss=worst_loss.loss,
         worst_loss_in=worst_loss.name,
