@@ -157,7 +157,7 @@ def test_a_device_that_is_not_there_discards_nothing(run, config, tmp_path):
     before = (tmp_path / "out" / "records.jsonl").read_bytes()
     code, _, err = run("sweep", config, "-o", "out", "--force", "--device", "gpu")
     assert code == 2
-    assert err.startswith("clovecal: device is 'gpu', which cannot be used (")
+    assert err.startswith("clovecal: --device is 'gpu', which cannot be used (")
     assert (tmp_path / "out" / "records.jsonl").read_bytes() == before
 
 

@@ -376,7 +376,7 @@ CASES = {
     "too small batches": (
         NOTHING,
         FINETUNE + " --objective coral --batch-size 2",
-        r"batch_size is 2 for 4 domains; pass at least one row a domain",
+        r"--batch-size is 2 for 4 domains; pass at least one row a domain",
     ),
     "no such device": (NOTHING, FINETUNE.replace("cpu", "gpu"), r"device is 'gpu', which cannot be used"),
     "a wrong seed": (NOTHING, FINETUNE + " --seed -1", r"seed"),
@@ -486,6 +486,6 @@ def test_an_objective_that_compares_domains_wants_two_of_them(run, here):
     rows.write_csv(here / "photos.csv")
     code, _, err = run(*finetune("--objective", "clove", "--epochs", 1))
     assert code == 2
-    assert err.endswith("domains has only 'north'; this needs at least two domains to compare.\n")
+    assert err.endswith("--domain has only 'north'; this needs at least two domains to compare.\n")
     assert not (here / "out").exists()
     assert run(*finetune("--objective", "erm", "--epochs", 1))[0] == 0
