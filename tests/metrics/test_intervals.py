@@ -77,6 +77,19 @@ def test_intervals_of_brier_and_log_loss_agree_with_scipys_student(ci: float, we
         assert interval_of(metric, y, p, ci, sample_weight=weight) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("rows", [2, 1999, 2000, 2001, 100_000])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999, 1 - 1e-6])
+def test_students_interval_of_few_and_of_many_rows_is_scipys(rows: int, level: float) -> None:
+    # Half of the rows cost 1 nat, half 2; weights stand for rows, and 2,000 are where the expansion takes over.
+    weight = np.array([rows // 2, rows - rows // 2], dtype=float)
+    low, high = interval_of(cc.log_loss, [1, 0], [np.exp(-1), 1 - np.exp(-2)], ci=level, sample_weight=weight)
+    mean = (weight[0] + 2 * weight[1]) / rows
+    error = np.sqrt((weight @ (np.array([1, 2]) - mean) ** 2) / rows / (rows - 1))
+    expected = stats.t.interval(level, rows - 1, loc=mean, scale=error)
+    assert high == pytest.approx(expected[1], rel=1e-12)
+    assert low == pytest.approx(max(expected[0], 0.0), rel=1e-12)
+
+
 def test_gaps_of_up_to_two_standard_errors_count_as_noise_in_the_lower_limits_pattern() -> None:
     # Three bins of 100 rows and variance 1, so of standard error 0.1: the gaps are 1.5, 2.5 and 3.5 of those. No result
     # shows the pattern itself, so it is asked of the bins.

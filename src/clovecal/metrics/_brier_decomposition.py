@@ -13,6 +13,8 @@ from clovecal.metrics._brier import brier
 from clovecal.metrics._per_domain import value_of
 from clovecal.rows import Rows
 
+_ROUNDS = 32  # of pooling; each halves the groups or better, unless one group drags down a long ascent
+
 
 @dataclass(frozen=True)
 class BrierDecomposition:
@@ -92,10 +94,24 @@ def _refinement(outcome: AnyArray, score: FloatArray, weight: FloatArray, by: st
     groups = int(group.max()) + 1
     total = weighted_counts(group, weight, groups)
     hits = weighted_counts(group, weight * outcome, groups)
-    frequency = divide_or(hits, total, 0.0)
     if by == "isotonic":
-        from scipy.optimize import isotonic_regression  # slow to import, and only this needs it
-
-        total, frequency = total[total > 0], frequency[total > 0]
-        frequency = isotonic_regression(frequency, weights=total).x
+        hits, total = _isotonic_blocks(hits[total > 0], total[total > 0])
+    frequency = divide_or(hits, total, 0.0)
     return float((total * frequency * (1 - frequency)).sum() / total.sum())
+
+
+def _isotonic_blocks(hits: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Pool neighbouring groups until the frequencies rise.
+
+    Groups that do not rise end up in one block whatever else is pooled, so all such runs are pooled at once. A dozen
+    rounds do for any but contrived data; scipy's single pass would cost more to import than it takes.
+    """
+    for _ in range(_ROUNDS):
+        frequency = hits / total
+        first = np.flatnonzero(np.append(True, frequency[1:] > frequency[:-1]))
+        if len(first) == len(total):
+            return hits, total
+        hits, total = np.add.reduceat(hits, first), np.add.reduceat(total, first)
+    from scipy.optimize import isotonic_regression
+
+    return isotonic_regression(hits / total, weights=total).x * total, total
