@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         regression_calibration,
         reliability_curve,
     )
-    from clovecal.selection import RankedCandidate, Selection, select
+    from clovecal.selection import RankedCandidate, Selection, register_criterion, select
 
 __version__ = "0.1.0"
 
@@ -53,6 +53,7 @@ _HOME = {
     "load_calibrator": "clovecal.calibrators",
     "RankedCandidate": "clovecal.selection",
     "Selection": "clovecal.selection",
+    "register_criterion": "clovecal.selection",
     "select": "clovecal.selection",
     "DomainResult": "clovecal.domains",
     "Domains": "clovecal.domains",
@@ -99,6 +100,7 @@ __all__ = [
     "log_loss",
     "mmce",
     "per_domain",
+    "register_criterion",
     "regression_calibration",
     "reliability_curve",
     "select",

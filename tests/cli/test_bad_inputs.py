@@ -288,7 +288,7 @@ CASES = {
     "a model of logits": (
         {"a.csv": GOOD, "b.csv": with_cell("0.6", "-6")},
         "select a.csv b.csv",
-        r"candidate 'b': column 'p' is -6 at data row 3, outside \[0, 1\]",
+        r"candidate 'b' at data row 3 is -6, outside \[0, 1\]",
     ),
     "floor in percent": (
         {},

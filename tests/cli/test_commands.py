@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import clovecal as cc
 from clovecal import cli
+from clovecal.selection import CRITERIA
 
 COMMANDS = [
     "audit",
@@ -307,6 +308,25 @@ def test_select_as_json_has_the_ranking_and_the_curve(run, runs, rows):
         (one.name, one.excluded) for one in expected.table
     ]
     assert content["curve"] == [vars(point) for point in expected.curve()]
+
+
+def test_select_offers_the_studys_rule(run, runs, rows):
+    options = ("--criterion", "mmce", "--min-accuracy", "half-skill", "--deals", "3", "--among", "2")
+    expected = selected(rows, criterion="mmce", min_accuracy="half-skill", deals=3, among=2)
+    code, out, _ = run("select", *runs, *options, "--json")
+    assert (code, json.loads(out)["best"], json.loads(out)["verdict"]) == (0, expected.best, expected.verdict)
+    assert run("select", *runs, *options)[1].startswith(expected.verdict)
+    assert "'half-skill'" in run("select", *runs, "--min-accuracy", "high")[2]
+
+
+def test_select_offers_every_registered_criterion_without_loading_scikit_learn_for_its_help():
+    code = (
+        "import sys; from clovecal.cli import main; sys.argv = ['clovecal', 'select', '--help']\n"
+        "try: main()\nfinally: print('sklearn' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert f"[{'|'.join(CRITERIA)}]" in out
+    assert out.splitlines()[-1] == "False"
 
 
 def test_select_may_judge_models_as_they_are(run, runs, rows):
