@@ -440,10 +440,10 @@ def test_help_tells_the_options_of_a_network_from_those_of_a_head(run):
 
 def test_the_objectives_are_those_of_recipes():
     from clovecal.cli.finetune import command
-    from clovecal.training.network.training import ALGORITHMS
+    from clovecal.training.objectives import OBJECTIVES
 
     (objective,) = [one for one in command.params if one.name == "objective"]
-    assert set(objective.type.choices) == set(ALGORITHMS)
+    assert set(objective.type.choices) == set(OBJECTIVES)
     assert "finetune" in cli.group.list_commands(None)
 
 

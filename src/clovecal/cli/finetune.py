@@ -15,6 +15,7 @@ from clovecal.cli._network_options import network_options
 from clovecal.cli._options import check_writable, json_option, print_json, progress, progress_bar
 from clovecal.cli.train import finetune_network
 from clovecal.errors import InputError
+from clovecal.training.objectives import OBJECTIVES, objective_names
 
 _OF_A_HEAD = ("hidden", "prefix", "max_steps", "format")
 
@@ -51,7 +52,7 @@ class _InSections(click.Command):
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @click.option(
     "--objective",
-    type=click.Choice(["clove", "erm", "irm", "irm-halves", "coral", "group-dro"]),
+    type=click.Choice(objective_names()),
     help="What training minimises; default: clove for a head, erm for a network. irm-halves is for networks.",
 )
 @click.option(
@@ -155,8 +156,8 @@ def command(
     features, objective = source, objective or "clove"
     check_writable(output, overwrite=force)
     reject_input_as_output(output, features)
-    if objective == "irm-halves":
-        raise InputError("--objective", "is 'irm-halves', which is for networks", "choose irm for a head")
+    if not OBJECTIVES[objective].for_heads:
+        raise InputError("--objective", f"is {objective!r}, which is for networks", "choose irm for a head")
     strengths = _penalty(penalty, objective)
     widths = _widths(hidden)
     CloveClassifier, TrainingWarning, read_features = _training()
@@ -235,7 +236,7 @@ def _training() -> tuple[Any, Any, Any]:
 def _penalty(text: str, objective: str) -> Any:
     if text == "auto":
         return text
-    if objective in ("erm", "group-dro"):
+    if not OBJECTIVES[objective].penalised:
         raise InputError("--penalty", f"is {text!r}, but {objective} has no penalty", "leave it out")
     try:
         values = tuple(float(part) for part in text.split(","))

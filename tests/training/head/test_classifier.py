@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from clovecal import InputError
 from clovecal.training import CLOvE, TrainingData, TrainingWarning, fit
 from clovecal.training.head import classifier as module
-from clovecal.training.head.choice import HeldOut, choose, make_objective, penalties_to_try
+from clovecal.training.head.choice import HeldOut, choose, objective_of_strength, penalties_to_try
 from clovecal.training.head.classifier import CloveClassifier
 from clovecal.training.head.files import load_head
 from clovecal.training.head.network import HeadNetwork, held_out_rows, moments
@@ -287,8 +287,8 @@ def test_one_domain_is_enough_when_there_is_nothing_to_choose(rows):
 
 def test_the_papers_clove_is_a_choice_of_options():
     given = {"penalty": 10.0, "n_domains": 2, "binary": True}
-    papers = make_objective("clove", mmce_options={"of": "confidence", "gamma": 2.5}, **given)
-    ours = make_objective("clove", mmce_options=None, **given)
+    papers = objective_of_strength("clove", mmce_options={"of": "confidence", "gamma": 2.5}, **given)
+    ours = objective_of_strength("clove", mmce_options=None, **given)
     assert papers.settings == CLOvE(10.0).settings
     assert ours.settings == CLOvE(10.0, of="positive", gamma=10.0).settings
 

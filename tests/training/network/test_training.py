@@ -14,7 +14,7 @@ from clovecal.datasets._lazy import Texts
 from clovecal.training.network import training as recipes
 from clovecal.training.network.recipe import make_objective
 from clovecal.training.network.training import Place, Recipe, new_network, outputs, train
-from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO
+from clovecal.training.objectives import CORAL, ERM, IRM, OBJECTIVES, CLOvE, GroupDRO
 
 CPU = Place(device="cpu")
 RECIPE = Recipe("tiny-text", epochs=2, batch_size=8, learning_rate=0.01)
@@ -157,7 +157,7 @@ def test_the_share_of_wrong_labels_is_what_an_epoch_is_judged_by():
 
 def test_a_network_learns_what_the_texts_say():
     rows = reviews()
-    for algorithm in recipes.ALGORITHMS:
+    for algorithm in OBJECTIVES:
         recipe = replace(RECIPE, algorithm=algorithm, epochs=20, learning_rate=0.03, penalty=0.1)
         model, _ = train(recipe, rows, domains=rows.domains, place=CPU)
         said = outputs(model, recipe, rows, place=CPU)
@@ -207,7 +207,7 @@ def test_a_batch_smaller_than_the_domains_is_refused():
 
 def test_clove_is_not_for_a_regression():
     rows = reviews(task="regression", classes=())
-    with pytest.raises(InputError, match="algorithm is 'clove', which is for classes"):
+    with pytest.raises(InputError, match="objective is 'clove', which is for classes"):
         train(replace(RECIPE, algorithm="clove"), rows, domains=rows.domains, place=CPU)
 
 

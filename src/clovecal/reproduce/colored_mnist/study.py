@@ -202,13 +202,12 @@ def _train(
 
 
 def _objective(method: Method, drawn: Hyperparameters) -> Objective:
-    from clovecal.training.objectives import ERM, IRM, CLOvE
+    from clovecal.training.objectives import make_objective
 
     if method.penalty == "none":
-        return ERM()
-    if method.penalty == "irm":
-        return IRM(drawn.penalty_weight, anneal=drawn.anneal)
-    return CLOvE(drawn.penalty_weight, anneal=drawn.anneal, **_kernel(method))
+        return make_objective("erm")
+    kernel = _kernel(method) if method.penalty == "clove" else {}
+    return make_objective(method.penalty, penalty=drawn.penalty_weight, anneal=drawn.anneal, **kernel)
 
 
 def _kernel(method: Method) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from clovecal.datasets.wilds import NAMES
 from clovecal.errors import InputError
 from clovecal.training.network.backbones import backbone as known_backbone
 from clovecal.training.network.training import Recipe
+from clovecal.training.objectives import OBJECTIVES
 
-ALGORITHMS = ("erm", "irm", "irm-halves", "coral", "group-dro")
+ALGORITHMS = tuple(name for name in OBJECTIVES if name != "clove")  # which is a head on their features
 HEADS = ("clove", "clove-strong")
 COLUMNS = ("original", "naive", "robust", "robust-regret", "auto", *HEADS)
 # The paper does not say how it chose λ. "clove" chooses by held-out calibration among heads that lose no accuracy in

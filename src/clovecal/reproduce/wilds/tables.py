@@ -9,8 +9,9 @@ import numpy as np
 
 from clovecal.datasets.wilds import published
 from clovecal.reproduce.study import Record
-from clovecal.reproduce.wilds.settings import COLUMNS
+from clovecal.reproduce.wilds.settings import ALGORITHMS, COLUMNS
 from clovecal.text import markdown
+from clovecal.training.objectives import OBJECTIVES
 
 COLUMN_NAMES = {
     "original": "original",
@@ -21,13 +22,7 @@ COLUMN_NAMES = {
     "clove": "CLOvE",
     "clove-strong": "CLOvE (strongest λ)",
 }
-ALGORITHM_NAMES = {
-    "erm": "ERM",
-    "irm": "IRM (closed form)",
-    "irm-halves": "IRM",
-    "coral": "DeepCORAL",
-    "group-dro": "GroupDRO",
-}
+ALGORITHM_NAMES = {name: OBJECTIVES[name].title for name in ALGORITHMS}
 DATASET_NAMES = {
     "camelyon17": "Camelyon17",
     "civilcomments": "CivilComments",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,20 +18,7 @@ from clovecal.selection import select
 from clovecal.training.data import TrainingData
 from clovecal.training.loop.stopping import domains_with_rows, probabilities
 from clovecal.training.losses import MmceOptions, row_losses
-from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
-
-OBJECTIVES = ("clove", "erm", "irm", "coral", "group-dro")
-# What "auto" chooses among: 0 is plain risk minimisation. The MMCE of the confidence is smaller than that of the
-# positive class, which leaves a constant from about 100 on.
-PENALTIES: Mapping[str, tuple[float, ...]] = MappingProxyType(
-    {
-        "clove": (0.0, 3.0, 10.0, 30.0),
-        "irm": (0.0, 1.0, 10.0, 100.0),
-        "coral": (0.0, 0.1, 1.0, 10.0),
-    }
-)
-_CLOVE_ON_CONFIDENCE = (0.0, 100.0, 300.0, 1_000.0)
-_GAMMA = 10.0
+from clovecal.training.objectives import OBJECTIVES, Objective, make_objective
 
 
 @dataclass(frozen=True)
@@ -74,11 +60,12 @@ class HeldOut:
 
 def penalties_to_try(objective: str, penalty: Any, *, binary: bool) -> tuple[float, ...]:
     """Return the strengths to try, rising; 0 alone for an objective without a penalty."""
-    if objective not in PENALTIES:
+    known = OBJECTIVES[objective]
+    if not known.penalised:
         return (0.0,)
     if isinstance(penalty, str):
         check_choice(penalty, "penalty", ("auto",))
-        return PENALTIES[objective] if binary or objective != "clove" else _CLOVE_ON_CONFIDENCE
+        return known.head_penalties[_task(binary)]
     try:
         given = sorted({float(one) for one in np.atleast_1d(penalty)})
     except (TypeError, ValueError):
@@ -88,20 +75,19 @@ def penalties_to_try(objective: str, penalty: Any, *, binary: bool) -> tuple[flo
     return tuple(given)
 
 
-def make_objective(
+def objective_of_strength(
     name: str, penalty: float, *, n_domains: int, binary: bool, mmce_options: MmceOptions | None
 ) -> Objective:
-    """Return the objective of this name and strength."""
-    if name == "group-dro":
-        return GroupDRO(n_domains)
-    if name == "erm" or penalty == 0:
-        return ERM()
-    if name == "irm":
-        return IRM(penalty)
-    if name == "coral":
-        return CORAL(penalty)
-    default = MmceOptions(gamma=_GAMMA, of="positive" if binary else "confidence")
-    return CLOvE(penalty, **(default if mmce_options is None else mmce_options))
+    """Return the objective of this name and strength; of strength 0 it is plain risk minimisation."""
+    known = OBJECTIVES[name]
+    if not known.penalised:
+        return make_objective(name, n_domains=n_domains)
+    if penalty == 0:
+        return make_objective("erm")
+    options = known.task_options.get(_task(binary), {})
+    if name == "clove" and mmce_options is not None:
+        options = dict(mmce_options)
+    return make_objective(name, penalty=penalty, n_domains=n_domains, **options)
 
 
 def choose(
@@ -161,6 +147,10 @@ def choose(
         )
         for place, one in enumerate(tried)
     )
+
+
+def _task(binary: bool) -> str:
+    return "binary" if binary else "multiclass"
 
 
 def _mean(values: FloatArray, domains: Domains) -> float:

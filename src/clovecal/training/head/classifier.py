@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from clovecal._checks import AnyArray, FloatArray, IntArray
 from clovecal.domains import Domains
 from clovecal.training.data import TrainingData
-from clovecal.training.head.choice import HeldOut, TriedPenalty, choose, make_objective, penalties_to_try
+from clovecal.training.head.choice import HeldOut, TriedPenalty, choose, objective_of_strength, penalties_to_try
 from clovecal.training.head.inputs import (
     check_device,
     check_parameters,
@@ -242,7 +242,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int,
         on_step: OnStep | None,
     ) -> FitResult:
-        objective = make_objective(
+        objective = objective_of_strength(
             self.objective,
             penalty,
             n_domains=len(training.names),

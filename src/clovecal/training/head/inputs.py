@@ -24,9 +24,9 @@ from clovecal._checks import (
 from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.selection import CRITERIA
-from clovecal.training.head.choice import OBJECTIVES
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.losses import MmceOptions
+from clovecal.training.objectives import objective_names
 
 if TYPE_CHECKING:
     from clovecal.training.head.classifier import CloveClassifier
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def check_parameters(head: CloveClassifier) -> None:
     """Raise if a parameter is wrong whatever the rows are."""
-    check_choice(head.objective, "objective", OBJECTIVES)
+    check_choice(head.objective, "objective", objective_names(for_heads=True))
     check_choice(head.criterion, "criterion", ("log-loss", *CRITERIA))
     for name in ("learning_rate", "clip"):
         check_positive(getattr(head, name), name)

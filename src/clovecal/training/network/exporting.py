@@ -25,12 +25,11 @@ from clovecal.files import replacing
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.network.folder import Description, NetworkFolder, TrainedNetwork, load_network
 from clovecal.training.network.training import Outputs, Place, Recipe, outputs, train, try_out
+from clovecal.training.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Their penalty costs accuracy in the domains seen: the most accurate epoch would be one before it had worked.
-_LAST_EPOCH_OF = ("irm", "irm-halves", "clove")
 OnProgress: TypeAlias = Callable[[str, int, int], None]
 _MOST_STEPS_UNSAVED, _LEAST_STEPS_UNSAVED = 500, 50
 
@@ -154,7 +153,7 @@ def _train(
     tell: OnProgress,
 ) -> TrainedNetwork:
     rows, recipe = data.part("train"), wanted.recipe
-    judged = "val" in data.split_counts and recipe.algorithm not in _LAST_EPOCH_OF
+    judged = "val" in data.split_counts and not OBJECTIVES[recipe.algorithm].keeps_last_epoch
     epoch = max(1, len(rows) // recipe.batch_size)
     module, result = train(
         recipe,

@@ -12,14 +12,12 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, StepLR
 from clovecal._checks import check_choice, check_count, check_positive
 from clovecal.errors import InputError
 from clovecal.training.network.backbones import backbone
-from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
+from clovecal.training.objectives import OBJECTIVES, Objective, objective_names, registry
 
-ALGORITHMS = ("erm", "irm", "irm-halves", "coral", "group-dro", "clove")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = (None, "step", "linear")
 _MOMENTUM = 0.9
 _DECAY_AN_EPOCH = 0.96
-_GAMMA = 10.0  # of CLOvE's kernel, as in CloveClassifier
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         backbone(self.backbone)
-        check_choice(self.algorithm, "algorithm", ALGORITHMS)
+        check_choice(self.algorithm, "algorithm", objective_names())
         check_choice(self.optimizer, "optimizer", OPTIMIZERS)
         check_choice(self.schedule, "schedule", SCHEDULES)
         check_count(self.epochs, "epochs")
@@ -98,25 +96,11 @@ class Recipe:
 def make_objective(recipe: Recipe, *, n_domains: int, task: str) -> Objective:
     """Return what a recipe minimises on a "binary", "multiclass" or "regression" task."""
     loss = "squared" if task == "regression" else "cross-entropy"
-    if recipe.algorithm == "erm":
-        return ERM(loss=loss)
-    if recipe.algorithm == "coral":
-        return CORAL(recipe.penalty, anneal=recipe.anneal, loss=loss)
-    if recipe.algorithm == "group-dro":
-        return GroupDRO(n_domains, loss=loss)
-    if recipe.algorithm == "clove":
-        if task == "regression":
-            raise InputError("algorithm", "is 'clove', which is for classes", "choose another one for a regression")
-        of = "positive" if task == "binary" else "confidence"
-        return CLOvE(recipe.penalty, anneal=recipe.anneal, of=of, gamma=_GAMMA)
-    # WILDS does not divide the loss by the penalty's weight.
-    return IRM(
-        recipe.penalty,
-        anneal=recipe.anneal,
-        rescale=False,
-        halves=recipe.algorithm == "irm-halves",
-        loss=loss,
-    )
+    known = OBJECTIVES[recipe.algorithm]
+    options = {**known.task_options.get(task, {}), **known.network_options}
+    if known.penalised:
+        options |= {"penalty": recipe.penalty, "anneal": recipe.anneal}
+    return registry.make_objective(recipe.algorithm, n_domains=n_domains, loss=loss, **options)
 
 
 def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

@@ -8,10 +8,8 @@ from typing import Any
 from clovecal.errors import InputError
 from clovecal.training.network.backbones import backbone as known_backbone
 from clovecal.training.network.training import Recipe
+from clovecal.training.objectives import OBJECTIVES
 
-_WARM_UP = 0.2  # of the epochs
-_WITH_PENALTY = ("irm", "irm-halves", "coral", "clove")
-_PENALTIES = MappingProxyType({"irm": 1.0, "irm-halves": 1.0, "coral": 1.0, "clove": 100.0})
 _BY_PACKAGE: MappingProxyType[str | None, dict[str, Any]] = MappingProxyType(
     {
         None: {"epochs": 20, "batch_size": 32, "learning_rate": 3e-3},
@@ -71,16 +69,17 @@ def starting_recipe(
         values["batch_size"] *= _ROWS_FOR_CLOVE
     values |= {name: value for name, value in changes.items() if value is not None}
     recipe = Recipe(backbone, algorithm=algorithm, pretrained=pretrained or package == "transformers", **values)
-    if algorithm not in _WITH_PENALTY:
+    known = OBJECTIVES[algorithm]
+    if not known.penalised:
         if penalty is not None or warm_up is not None:
             raise InputError(f"penalty and warm-up: {algorithm}", "has none", "leave them out")
         return recipe
     if warm_up is None:
-        warm_up = 0 if algorithm == "coral" else round(_WARM_UP * recipe.epochs)
+        warm_up = round(known.warm_up * recipe.epochs)
     if not 0 <= warm_up <= recipe.epochs:
         raise InputError("warm-up", f"is {warm_up} of {recipe.epochs} epochs", "pass fewer")
     values |= {
-        "penalty": _PENALTIES[algorithm] if penalty is None else penalty,
+        "penalty": known.network_penalty if penalty is None else penalty,
         "anneal": warm_up * max(1, n_rows // recipe.batch_size),
     }
     return Recipe(backbone, algorithm=algorithm, pretrained=recipe.pretrained, **values)

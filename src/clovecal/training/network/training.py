@@ -19,7 +19,7 @@ from clovecal.training.loop.fitting import FitResult, fit
 from clovecal.training.loop.predicting import predict
 from clovecal.training.loop.stopping import EarlyStopping
 from clovecal.training.network.backbones import as_tensors, build
-from clovecal.training.network.recipe import ALGORITHMS, Recipe, make_objective, make_optimizer, make_schedule
+from clovecal.training.network.recipe import Recipe, make_objective, make_optimizer, make_schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,4 +199,4 @@ def _error(y: Any, p: Any) -> float:
     return 1 - accuracy(y, p)
 
 
-__all__ = ["ALGORITHMS", "Outputs", "Place", "Recipe", "new_network", "outputs", "train", "try_out"]
+__all__ = ["Outputs", "Place", "Recipe", "new_network", "outputs", "train", "try_out"]

@@ -14,25 +14,9 @@ import torch
 
 from clovecal._checks import check_count, check_fraction
 from clovecal.errors import InputError
-from clovecal.training.losses import MmceOptions
-from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
+from clovecal.training.objectives import OBJECTIVES, Objective, make_objective, objective_names
 from clovecal.training.sweep import values as check
 
-_MAKE: Mapping[str, Callable[..., Objective]] = {
-    "clove": CLOvE,
-    "erm": ERM,
-    "irm": IRM,
-    "coral": CORAL,
-    "group-dro": GroupDRO,
-}
-_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "clove": ("rescale", *MmceOptions.__annotations__),
-    "erm": (),
-    "irm": ("rescale", "halves"),
-    "coral": (),
-    "group-dro": ("step_size",),
-}
-_PENALISED = ("clove", "irm", "coral")
 _SWITCHES = ("rescale", "halves", "squared", "unbiased")
 _DRAWN: Mapping[str, Any] = {"hidden": [256, 256], "lr": 1e-3, "l2": 0.0}
 
@@ -96,7 +80,9 @@ class SweepMember:
 
     def make_objective(self, n_domains: int) -> Objective:
         """Return a new objective."""
-        return _made(self.objective, self.options, self.penalty or 0.0, self.anneal, n_domains)
+        return make_objective(
+            self.objective, penalty=self.penalty, anneal=self.anneal, n_domains=n_domains, **self.options
+        )
 
 
 @dataclass(frozen=True)
@@ -271,23 +257,24 @@ def _listed(names: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _plan(table: _Table, members: int, defaults: Mapping[str, Any]) -> Plan:
-    name = table.take("name", check.one_of(*_MAKE))
-    penalised = name in _PENALISED
+    name = table.take("name", check.one_of(*objective_names(for_heads=True)))
+    known = OBJECTIVES[name]
     label = table.take("label", check.file_name, name)
     members = table.take("members", check_count, members)
     hidden = table.take("hidden", check.hidden_range, None) or check.hidden_range(defaults["hidden"], "sweep.hidden")
     lr = table.take("lr", check.positive_range, None) or check.positive_range(defaults["lr"], "sweep.lr")
     l2 = table.take("l2", check.number_range, None) or check.number_range(defaults["l2"], "sweep.l2")
-    penalty = table.take("penalty", check.number_range) if penalised else lambda _: None
-    anneal = table.take("anneal", check.whole_range, _never) if penalised else _never
+    penalty = table.take("penalty", check.number_range) if known.penalised else lambda _: None
+    anneal = table.take("anneal", check.whole_range, _never) if known.penalised else _never
     given = {
-        key: table.take(key, check.switch if key in _SWITCHES else check.number_or_text, None) for key in _OPTIONS[name]
+        key: table.take(key, check.switch if key in _SWITCHES else check.number_or_text, None) for key in known.options
     }
     table.reject_others()
     options = {key: value for key, value in given.items() if value is not None}
     try:  # once, so that the options are checked before anything is read or trained
         ones = torch.ones(2)
-        _made(name, options, 1.0, 0, 1)(logits=ones, y=ones, domains=ones[:, None], features=ones[:, None])
+        objective = make_objective(name, penalty=1.0 if known.penalised else None, n_domains=1, **options)
+        objective(logits=ones, y=ones, domains=ones[:, None], features=ones[:, None])
     except InputError as error:
         raise error.about(f"{table.where}{error.argument}") from None
     return Plan(name, label, options, members, hidden, lr, l2, penalty, anneal)
@@ -295,9 +282,3 @@ def _plan(table: _Table, members: int, defaults: Mapping[str, Any]) -> Plan:
 
 def _never(rng: np.random.Generator) -> int:  # noqa: ARG001
     return 0
-
-
-def _made(name: str, options: Mapping[str, Any], penalty: float, anneal: int, n_domains: int) -> Objective:
-    if name in _PENALISED:
-        return _MAKE[name](penalty, anneal=anneal, **options)
-    return _MAKE[name](n_domains, **options) if name == "group-dro" else _MAKE[name](**options)
