@@ -204,10 +204,10 @@ def _train(
 def _objective(method: Method, drawn: Hyperparameters) -> Objective:
     from clovecal.training.objectives import make_objective
 
-    if method.penalty == "none":
+    if method.objective == "erm":
         return make_objective("erm")
-    kernel = _kernel(method) if method.penalty == "clove" else {}
-    return make_objective(method.penalty, penalty=drawn.penalty_weight, anneal=drawn.anneal, **kernel)
+    kernel = _kernel(method) if method.objective == "clove" else {}
+    return make_objective(method.objective, penalty=drawn.penalty_weight, anneal=drawn.anneal, **kernel)
 
 
 def _kernel(method: Method) -> dict[str, Any]:
@@ -233,8 +233,8 @@ def _mapping(workers: int) -> Iterator[Callable[..., Iterable[dict[str, Any]]]]:
 def _measuring(method: Method, rows: Split) -> Callable[[FloatArray, str | None], dict[str, Any]]:
     """Return a function of a model's logits and of why it diverged, which other processes can be given."""
     penalty: Metric | None = None
-    if method.penalty != "none":
-        penalty = cc.irm_penalty if method.penalty == "irm" else partial(cc.mmce, **_kernel(method))
+    if method.objective != "erm":
+        penalty = cc.irm_penalty if method.objective == "irm" else partial(cc.mmce, **_kernel(method))
     return partial(_measure_one, replace(rows, X=rows.X[:0]), penalty)  # without the inputs, which are large
 
 
