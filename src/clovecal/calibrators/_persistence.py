@@ -13,6 +13,7 @@ import numpy as np
 
 import clovecal
 from clovecal._checks import FloatArray
+from clovecal._files import Defect, check_format, check_writable, replacing
 from clovecal.calibrators._auto import AutoCalibrator, Candidate
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._minimax import MonotoneSteps
@@ -20,7 +21,6 @@ from clovecal.calibrators._monotone import MonotoneCalibrator
 from clovecal.calibrators._robust import Certificate, RobustIsotonic
 from clovecal.domains import Name
 from clovecal.errors import InputError
-from clovecal.files import Defect, check_format, check_writable, replacing
 
 FORMAT = "clovecal calibrator"
 VERSION = 1

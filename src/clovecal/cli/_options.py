@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from clovecal._files import check_writable
+from clovecal._progress import progress_bar
 from clovecal.errors import InputError
-from clovecal.files import check_writable
-from clovecal.progress import progress_bar
 
 if TYPE_CHECKING:
     from clovecal.tables import PredictionTable

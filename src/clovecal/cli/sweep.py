@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clovecal._files import replacing
 from clovecal.cli._options import progress, progress_bar
 from clovecal.errors import InputError
-from clovecal.files import replacing
 
 if TYPE_CHECKING:
     from clovecal.training.sweep.running import Outcome, SweepData, SweepMember

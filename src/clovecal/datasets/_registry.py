@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
+from clovecal._files import replacing
 from clovecal.errors import InputError
-from clovecal.files import replacing
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from clovecal._files import check_writable, replacing
 from clovecal.errors import InputError
-from clovecal.files import check_writable, replacing
 from clovecal.report import _words
 from clovecal.report._content import Report
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from clovecal._checks import FloatArray
+from clovecal._files import check_writable, replacing
 from clovecal.errors import InputError
-from clovecal.files import check_writable, replacing
 from clovecal.tables._columns import guess_scores, reject_duplicates
 from clovecal.tables._files import FORMATS, TableFile
 from clovecal.tables._values import numbers_of

@@ -20,10 +20,10 @@ from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from clovecal._checks import AnyArray
+from clovecal._files import replacing
 from clovecal.datasets import LazyDataset
 from clovecal.datasets._lazy import combined
 from clovecal.errors import InputError
-from clovecal.files import replacing
 from clovecal.reproduce.wilds.settings import Model
 from clovecal.training.network.exporting import table_of, write_table
 from clovecal.training.network.training import Outputs, Place, new_network, outputs, train

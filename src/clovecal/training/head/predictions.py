@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from clovecal._checks import AnyArray
+from clovecal._files import check_writable, replacing
 from clovecal.errors import InputError
-from clovecal.files import check_writable, replacing
 from clovecal.tables.features import FeatureRows
 from clovecal.training.head.classifier import CloveClassifier
 

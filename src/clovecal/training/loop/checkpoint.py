@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from clovecal._files import replacing
 from clovecal.errors import InputError
-from clovecal.files import replacing
 
 _FORMAT = 1
 

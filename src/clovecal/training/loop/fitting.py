@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch import nn
 
 from clovecal._checks import check_choice, check_count, check_positive
+from clovecal._progress import progress_bar
 from clovecal.errors import InputError
-from clovecal.progress import progress_bar
 from clovecal.training.data import TrainingData, count_labels
 from clovecal.training.loop.arguments import check_makers, check_model, check_objective, check_rows
 from clovecal.training.loop.batches import BatchStream

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from clovecal._files import check_writable
 from clovecal.errors import InputError
-from clovecal.files import check_writable
 from clovecal.training.loop.checkpoint import Checkpoint
 from clovecal.training.loop.gathering import is_distributed
 from clovecal.training.loop.run import Run

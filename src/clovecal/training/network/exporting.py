@@ -18,10 +18,10 @@ import numpy as np
 import torch
 
 from clovecal._checks import AnyArray, FloatArray
+from clovecal._files import replacing
 from clovecal.datasets import LazyDataset
 from clovecal.datasets._images import check_images
 from clovecal.errors import InputError
-from clovecal.files import replacing
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.network.folder import Description, NetworkFolder, TrainedNetwork, load_network
 from clovecal.training.network.training import Outputs, Place, Recipe, outputs, train, try_out

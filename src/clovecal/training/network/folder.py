@@ -15,11 +15,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 import clovecal
+from clovecal._files import replacing
 from clovecal.datasets import LazyDataset
 from clovecal.datasets._images import resized_to
 from clovecal.datasets._lazy import Files, Texts
 from clovecal.errors import InputError, OutputExists
-from clovecal.files import replacing
 from clovecal.training.network.backbones import backbone, build
 from clovecal.training.network.training import Place, Recipe
 

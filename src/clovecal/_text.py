@@ -1,0 +1,88 @@
+"""Small pieces of prose and tables: lists as English, numbers as readers write them, markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+
+def listed(items: Sequence[str], most: int | None = None) -> str:
+    """Join items as prose, a surplus as a number.
+
+    Examples
+    --------
+    >>> listed(["Norway", "Sweden", "the UK"])
+    'Norway, Sweden and the UK'
+    >>> listed(["Norway", "Sweden", "the UK"], most=2)
+    'Norway, Sweden and 1 more'
+    """
+    shown = list(items if most is None else items[:most])
+    if len(shown) < len(items):
+        shown.append(f"{len(items) - len(shown)} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def quoted(names: Sequence[Any], most: int = 12) -> str:
+    """Return names as a sentence about a file shows them.
+
+    Examples
+    --------
+    >>> quoted(["y", "p", "site"], most=2)
+    "'y', 'p' and 1 more"
+    """
+    shown = ", ".join(map(repr, names[:most]))
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def interval(limits: tuple[float, float], digits: int = 3) -> str:
+    """Return a confidence interval in brackets."""
+    return f"[{limits[0]:.{digits}f}, {limits[1]:.{digits}f}]"
+
+
+def short_number(value: float, digits: int = 4, *, sign: bool = False) -> str:
+    """Return a number without its leading zero, with a real minus sign and, if asked for, a plus.
+
+    Examples
+    --------
+    >>> short_number(-0.12345), short_number(0.5, 2, sign=True)
+    ('−.1235', '+.50')
+    """
+    text = f"{abs(value):.{digits}f}".removeprefix("0")
+    if value < 0 and float(text):
+        return "−" + text
+    return ("+" if sign and float(text) else "") + text
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, text: Collection[int] = (0,)) -> str:
+    """Return a table in markdown, its columns of numbers aligned to the right.
+
+    Parameters
+    ----------
+    head
+        Names of the columns.
+    rows
+        Their cells.
+    text
+        Numbers of the columns that hold text.
+    """
+    rule = ["---" if column in text else "---:" for column in range(len(head))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
+
+
+def as_json_values(value: Any) -> Any:
+    """Return dataclasses, mappings and arrays as plain dicts and lists; JSON has no NaN and no infinity: None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_json_values(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_json_values(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return [as_json_values(one) for one in value]
+    if isinstance(value, np.ndarray):
+        return [as_json_values(one) for one in value.tolist()]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
