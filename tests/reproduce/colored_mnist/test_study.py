@@ -162,11 +162,11 @@ def test_a_method_trains_with_its_own_penalty_and_kernel():
     objectives = pytest.importorskip("clovecal.training.objectives")
     drawn = draw(Config("color05", METHODS["clove-unbiased"], member=0))
     assert 10**4.5 <= drawn.penalty_weight <= 10**6.5
-    ours = colored_mnist._objective(METHODS["clove-unbiased"], drawn)
+    ours = colored_mnist.objective_of(METHODS["clove-unbiased"], drawn)
     assert ours.options["unbiased"]
-    assert "unbiased" not in colored_mnist._objective(METHODS["clove"], drawn).options
-    assert colored_mnist._objective(METHODS["clove-full"], drawn).options["gamma"] == 30
-    assert isinstance(colored_mnist._objective(METHODS["irm"], drawn), objectives.IRM)
+    assert "unbiased" not in colored_mnist.objective_of(METHODS["clove"], drawn).options
+    assert colored_mnist.objective_of(METHODS["clove-full"], drawn).options["gamma"] == 30
+    assert isinstance(colored_mnist.objective_of(METHODS["irm"], drawn), objectives.IRM)
 
 
 def test_digits_are_dealt_to_one_domain_each_and_five_sevenths_train():
@@ -256,7 +256,7 @@ def quick_training(monkeypatch):
         logits = np.array([np.random.default_rng(config.member).normal(size=len(rows.X)) for config in members])
         return logits, ["loss is NaN at step 3" if config.member == 2 else None for config in members]
 
-    monkeypatch.setattr(colored_mnist, "_train", train)
+    monkeypatch.setattr(colored_mnist, "train", train)
     return asked
 
 

@@ -31,7 +31,7 @@ from clovecal.reproduce.study import Plan
 if TYPE_CHECKING:
     from clovecal.training.objectives import Objective
 
-__all__ = ["Config", "Hyperparameters", "Models", "configs", "draw", "plan", "run"]
+__all__ = ["Config", "Hyperparameters", "Models", "configs", "draw", "objective_of", "plan", "run", "train"]
 
 FloatArray = NDArray[np.float64]
 
@@ -106,7 +106,7 @@ def run(plan: Models, *, progress: Progress = SILENT) -> None:
             for _, of_method in groupby(of_split, key=lambda config: config.method):
                 for members in _lots(list(of_method), plan.at_once):
                     start = time.perf_counter()
-                    logits, diverged = _train(members, rows, plan.device, task)
+                    logits, diverged = train(members, rows, plan.device, task)
                     seconds = (time.perf_counter() - start) / len(members)
                     _keep(plan.predictions, members, logits, rows)
                     measured = over_models(_measuring(members[0].method, rows), logits, diverged)
@@ -160,7 +160,7 @@ def _keep(folder: Path, members: Sequence[Config], logits: FloatArray, rows: Spl
     keep_predictions(folder, name, [config.member for config in members], test, rows.test.y)
 
 
-def _train(
+def train(
     members: Sequence[Config], rows: Split, device: str | None, task: Task
 ) -> tuple[FloatArray, Sequence[str | None]]:
     """Train models of one method; return each one's logits for all rows, and why it diverged or None."""
@@ -181,7 +181,7 @@ def _train(
         [
             Member(
                 hidden=(one.hidden, one.hidden),
-                objective=_objective(method, one),
+                objective=objective_of(method, one),
                 lr=one.learning_rate,
                 l2=one.l2,
                 seed=1000 * seed + config.member,
@@ -201,7 +201,8 @@ def _train(
     return trained.logits(rows.X), trained.diverged
 
 
-def _objective(method: Method, drawn: Hyperparameters) -> Objective:
+def objective_of(method: Method, drawn: Hyperparameters) -> Objective:
+    """Return what a model of a method minimises."""
     from clovecal.training.objectives import make_objective
 
     if method.objective == "erm":
