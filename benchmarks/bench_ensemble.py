@@ -51,7 +51,13 @@ def make_members(count: int, steps: int, kernel: str, seed: int = 0) -> list[Mem
             10 ** rng.uniform(2, 6), anneal=int(steps * rng.uniform(0.1, 0.5)), kernel=kernel, of="positive"
         )
         members.append(
-            Member((width, width), objective, lr=10 ** rng.uniform(-4, -3), l2=10 ** rng.uniform(-5, -3), seed=number)
+            Member(
+                (width, width),
+                objective,
+                learning_rate=10 ** rng.uniform(-4, -3),
+                weight_decay=10 ** rng.uniform(-5, -3),
+                seed=number,
+            )
         )
     return members
 
@@ -73,8 +79,8 @@ def alone(member: Member, data: TrainingData, steps: int, batch_size: int | None
         member.objective,
         steps=steps,
         batch_size=batch_size,
-        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=member.lr),
-        l2=member.l2,
+        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=member.learning_rate),
+        weight_decay=member.weight_decay,
         seed=member.batches_from,
     )
     if torch.cuda.is_available():

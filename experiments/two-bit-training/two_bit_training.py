@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import nn
 
+from clovecal.progress import calling
 from clovecal.theory import two_bit
 from clovecal.training import ERM, IRM, CLOvE, Objective, TrainingData, fit
 
@@ -185,7 +186,7 @@ def train_one(config: Config, table: Rows, rng: np.random.Generator) -> dict[str
             batch_size=None,
             device="cpu",
             log_every=STEPS,
-            on_step=note,
+            progress=calling(note),
             # The penalty's weight divides the loss, so that gradients are small beside Adam's usual eps, and beside
             # those from before the annealing, which its usual β₂ = .999 would remember for 1,000 steps.
             optimizer=lambda parameters: torch.optim.Adam(

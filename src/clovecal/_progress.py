@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -39,6 +39,31 @@ class _Silent:
 
 
 SILENT: Progress = _Silent()
+
+
+class _Calls:
+    """Progress, and its task, that is told to a function."""
+
+    def __init__(self, function: Callable[[Any, Any], object]) -> None:
+        self._function = function
+        self._done: float = 0
+        self._total: float | None = None
+
+    def task(self, what: str, total: float | None = None) -> Task:
+        self._done, self._total = 0, total
+        return self
+
+    def advance(self, more: float = 1) -> None:
+        self.at(self._done + more)
+
+    def at(self, done: float, total: float | None = None) -> None:
+        self._done, self._total = done, self._total if total is None else total
+        self._function(done, self._total)
+
+
+def calling(function: Callable[[Any, Any], object] | None) -> Progress:
+    """Return a `Progress` that calls a function with how much is done and how much there is; None: a silent one."""
+    return SILENT if function is None else _Calls(function)
 
 
 class _Bars:

@@ -30,7 +30,7 @@ penalty = {log10 = [1, 2]}
 [[objective]]
 name = "erm"
 label = "wild"
-lr = 1e38
+learning_rate = 1e38
 members = 1
 """
 
@@ -145,11 +145,11 @@ def test_records_that_are_damaged_are_told(run, config, tmp_path):
 
 
 def test_a_sweep_of_which_nothing_is_left_is_an_error(run, config):
-    config.write_text(CONFIG.partition("[[objective]]")[0] + '[[objective]]\nname = "erm"\nlr = 1e38\n')
+    config.write_text(CONFIG.partition("[[objective]]")[0] + '[[objective]]\nname = "erm"\nlearning_rate = 1e38\n')
     code, out, err = run("sweep", config, "-o", "out")
     assert (code, out) == (2, "")
     assert "2 of 2 members diverged (erm-000, erm-001)" in err
-    assert "no member was trained to the end; lower lr" in err
+    assert "no member was trained to the end; lower learning_rate" in err
 
 
 def test_a_device_that_is_not_there_discards_nothing(run, config, tmp_path):

@@ -376,7 +376,7 @@ CASES = {
     "too small batches": (
         NOTHING,
         FINETUNE + " --objective coral --batch-size 2",
-        r"batch_size is 2 for 4 domains; pass at least one row a domain",
+        r"batch_size is 2 for 4 domains; pass at least one row of each",
     ),
     "no such device": (NOTHING, FINETUNE.replace("cpu", "gpu"), r"device is 'gpu', which cannot be used"),
     "a wrong seed": (NOTHING, FINETUNE + " --seed -1", r"seed"),

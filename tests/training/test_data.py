@@ -24,19 +24,20 @@ DOMAINS = ["A", "A", "B", "B", "C", "A"]
 
 def unequal_strata() -> tuple[NDArray[np.intp], ...]:
     """Ten rows of one domain, four of another, two in none."""
-    members = torch.zeros(16, 2)
+    members = np.zeros((16, 2), dtype=int)
     members[:10, 0] = members[10:14, 1] = 1
-    return strata_of(members)
+    return strata_of(Domains.from_membership(members))
 
 
 # Rows
 
 
-def test_labels_become_columns_of_a_membership_matrix() -> None:
+def test_labels_become_codes() -> None:
     rows = TrainingData.of(INPUTS, LABELS, domains=DOMAINS)
     assert rows.names == ("A", "B", "C")
-    assert rows.members.T.tolist() == [[1, 1, 0, 0, 0, 1], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 0]]
-    assert (rows.inputs.dtype, rows.y.dtype, rows.members.dtype) == (torch.float32, torch.int64, torch.float32)
+    assert rows.domains.codes.tolist() == [0, 0, 1, 1, 2, 0]
+    assert rows.domains.partition
+    assert (rows.inputs.dtype, rows.y.dtype) == (torch.float32, torch.int64)
     assert rows.inputs.tolist() == INPUTS.tolist()
     assert rows.y.tolist() == LABELS.tolist()
     assert len(rows) == 6
@@ -46,7 +47,8 @@ def test_domains_may_overlap_and_leave_rows_out() -> None:
     membership = [[1, 1], [0, 0], [0, 1], [1, 0], [0, 0], [1, 1]]
     for domains in (membership, np.array(membership), Domains.from_membership(membership, names=["f", "m"])):
         rows = TrainingData.of(INPUTS, LABELS, domains=domains)
-        assert rows.members.tolist() == membership
+        pairs = zip(rows.domains.rows.tolist(), rows.domains.codes.tolist(), strict=True)
+        assert list(pairs) == [(0, 0), (0, 1), (2, 1), (3, 0), (5, 0), (5, 1)]
     assert rows.names == ("f", "m")
 
 
@@ -107,12 +109,12 @@ def test_a_sequence_of_inputs_is_left_as_it_is() -> None:
     ("changed", "message"),
     [
         ({"y": LABELS[:5]}, "inputs has 6 rows and y has 5; pass one input for each label."),
-        ({"y": LABELS[:, None]}, "y has shape (6, 1); pass one label a row."),
-        ({"y": []}, "y has shape (0,); pass one label a row."),
+        ({"y": LABELS[:, None]}, "y has shape (6, 1); pass one label per row."),
+        ({"y": []}, "y has shape (0,); pass one label per row."),
         ({"y": [0.0, 1.0, np.nan, 0.0, 1.0, 0.0]}, "y has values that are not finite; fill or remove them."),
-        ({"y": ["a", "b", "a", "b", "a", "b"]}, "y holds text (row 0 is 'a'); pass numbers."),
+        ({"y": ["a", "b", "a", "b", "a", "b"]}, "y at row 0 holds text ('a'); pass numbers."),
         ({"inputs": np.where(INPUTS == 3, np.inf, INPUTS)}, "inputs has values that are not finite"),
-        ({"inputs": [["x"], ["y"], ["x"], ["y"], ["x"], ["y"]]}, "inputs holds text (row 0 is 'x'); pass numbers."),
+        ({"inputs": [["x"], ["y"], ["x"], ["y"], ["x"], ["y"]]}, "inputs at row 0 holds text ('x'); pass numbers."),
         ({"inputs": [[1.0], [1.0, 2.0], [1.0], [1.0], [1.0], [1.0]]}, "inputs has rows of different lengths"),
         ({"domains": DOMAINS[:4]}, "domains has 4 rows but y has 6"),
         ({"domains": None}, "domains is None; pass one label per row or an n×k membership matrix."),
@@ -125,12 +127,31 @@ def test_wrong_rows_are_named(changed: dict[str, Any], message: str) -> None:
     assert str(raised.value).startswith(message)
 
 
+def test_some_rows_keep_all_domains_and_their_numbers() -> None:
+    overlapping = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1]])
+    for domains in (DOMAINS, overlapping):
+        rows = TrainingData.of(INPUTS, LABELS, domains=domains)
+        for chosen, at in ((np.array([5, 4]), [5, 4]), (np.arange(6) > 3, [4, 5])):
+            part = rows.select(chosen)
+            assert part.inputs.tolist() == INPUTS[at].tolist()
+            assert part.y.tolist() == LABELS[at].tolist()
+            assert part.names == rows.names
+            for (_, found), (_, whole) in zip(part.domains.split(), rows.domains.split(), strict=True):
+                assert [at[row] for row in found] == [row for row in at if row in whole]
+
+
+def test_a_sequence_cannot_be_selected_from() -> None:
+    with pytest.raises(InputError, match="is a sequence"):
+        TrainingData(range(6), torch.zeros(6), Domains.from_labels(DOMAINS)).select([0])
+
+
 # Batches
 
 
 def test_strata_are_the_domains_and_the_rows_in_none() -> None:
-    members = torch.tensor([[1.0, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]])  # no row is in the third
-    assert [rows.tolist() for rows in strata_of(members)] == [[0, 1], [1, 3], [2]]
+    # Rows 0 and 1 in the first domain, 1 and 3 in the second, none in the third
+    domains = Domains(("A", "B", "C"), np.array([0, 0, 1, 1]), np.array([0, 1, 1, 3]), 4)
+    assert [rows.tolist() for rows in strata_of(domains)] == [[0, 1], [1, 3], [2]]
 
 
 def test_without_a_size_the_batch_is_every_row_in_order() -> None:
@@ -265,7 +286,8 @@ def test_a_stream_of_drawn_domains_starts_at_any_step() -> None:
     )
     assert stream.batches_per_epoch == 7
     straight = [batch.tolist() for batch in islice(stream.rows_from(0), 30)]
-    assert all(sorted(rows.members[batch].sum(dim=0).tolist()) == [0, 0, 0, 4, 4] for batch in straight)
+    codes = rows.domains.codes
+    assert all(sorted(np.bincount(codes[batch], minlength=5)) == [0, 0, 0, 4, 4] for batch in straight)
     for step in (0, 1, 6, 7, 8, 20):
         assert [batch.tolist() for batch in islice(stream.rows_from(step), 30 - step)] == straight[step:]
     assert straight[:7] != straight[7:14]  # another epoch deals anew
@@ -282,13 +304,13 @@ def test_a_stream_of_drawn_domains_starts_at_any_step() -> None:
         ),
         (
             {"domains_per_batch": 2, "balance": False},
-            "domains_per_batch is of balanced batches; leave it out, or pass a",
+            "domains_per_batch needs balanced batches; leave it out, or pass a",
         ),
         (
             {"domains_per_batch": 2, "batch_size": None},
-            "domains_per_batch is of balanced batches; leave it out, or pass a",
+            "domains_per_batch needs balanced batches; leave it out, or pass a",
         ),
-        ({"domains_per_batch": 2, "batch_size": 1}, "batch_size is 1 for 2 domains; pass at least one row a domain"),
+        ({"domains_per_batch": 2, "batch_size": 1}, "batch_size is 1 for 2 domains; pass at least one row of each"),
     ],
 )
 def test_wrong_numbers_of_domains_are_named(options: dict[str, Any], message: str) -> None:
@@ -297,7 +319,7 @@ def test_wrong_numbers_of_domains_are_named(options: dict[str, Any], message: st
 
 
 def test_wrong_sizes_are_named() -> None:
-    with pytest.raises(InputError, match="batch_size is 2 for 3 domains; pass at least one row a domain"):
+    with pytest.raises(InputError, match="batch_size is 2 for 3 domains; pass at least one row of each"):
         list(epoch_batches(unequal_strata(), batch_size=2, balance=True, seed=0, epoch=0))
     with pytest.raises(InputError, match="batch_size is 0; pass a whole number of at least 1"):
         list(epoch_batches(unequal_strata(), batch_size=0, balance=True, seed=0, epoch=0))

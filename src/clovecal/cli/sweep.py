@@ -56,8 +56,8 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         members = 50                         # of each objective
         steps = 2000
         batch_size = 512                     # over all domains; 0: all rows
-        lr = {log10 = [-4, -2.5]}            # also uniform, log2, choice, or one number
-        l2 = {log10 = [-5, -3]}
+        learning_rate = {log10 = [-4, -2.5]} # also uniform, log2, choice, or one number
+        weight_decay = {log10 = [-5, -3]}
         hidden = {log2 = [6, 9], layers = 2} # or widths, such as [256, 256]
         [[objective]]
         name = "clove"                       # or erm, irm, coral, group-dro
@@ -66,7 +66,8 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         of = "positive"                      # and the other options of the objective
 
     Further settings of [sweep]: seed, chunk (members trained together), balance, optimizer (adam, adagrad), precision
-    (tf32, bf16). An objective may have members, hidden, lr, l2 of its own, and a label for its members' names.
+    (tf32, bf16). An objective may have members, hidden, learning_rate, weight_decay of its own, and a label for its
+    members' names.
     """
     from clovecal import records
 
@@ -109,7 +110,9 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         click.echo(f"{len(diverged)} of {len(members)} members diverged ({some}); {results} says why.", err=True)
     if len(diverged) == len(members):
         raise InputError(
-            "no member", "was trained to the end", "lower lr, the penalty or l2, then start anew with --force"
+            "no member",
+            "was trained to the end",
+            "lower learning_rate, the penalty or weight_decay, then start anew with --force",
         )
     click.echo(
         f"{len(members) - len(diverged)} models of {len(data.training):,} rows, judged on {len(data.y):,} others."

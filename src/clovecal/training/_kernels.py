@@ -7,20 +7,21 @@ import math
 import torch
 from torch import Tensor
 
-from clovecal.training.loop.gathering import rows_of_processes, sum_over_processes
+from clovecal.training.batch_domains import BatchDomains
+from clovecal.training.loop.processes import rows_of_processes, sum_over_processes
 
-_MOST_TERMS = 1 << 24
 
-
-def rbf_sums(score: Tensor, residual: Tensor, *, gamma: float, lowest: float) -> Tensor:
-    """Return Σ_ij r_i r_j exp(−γ(s_i − s_j)²) for each of the k columns of residuals.
+def rbf_sums(score: Tensor, residual: Tensor, domains: BatchDomains, *, gamma: float, lowest: float) -> Tensor:
+    """Return Σ_ij r_i r_j exp(−γ(s_i − s_j)²) over the rows of each of the k domains.
 
     Parameters
     ----------
     score
         (n,) scores in [lowest, 1].
     residual
-        (n, k) residuals, 0 where a row is not in a domain.
+        (n,) residuals.
+    domains
+        Which rows are in which domain.
     gamma
         Sharpness of the kernel.
     lowest
@@ -33,7 +34,7 @@ def rbf_sums(score: Tensor, residual: Tensor, *, gamma: float, lowest: float) ->
     12 + 2.6·√γ·(1 − lowest) in general) give the kernel to the dtype's precision. The double sum is then a sum of
     squares, Σ_c (Σ_i r_i φ_c(s_i))²: O(n·14), never negative, and additive over processes before it is squared.
     """
-    moments = _moments(residual, rbf_features(score, gamma=gamma, lowest=lowest))
+    moments = domains.sums(residual[:, None] * rbf_features(score, gamma=gamma, lowest=lowest))
     return sum_over_processes(moments).square().sum(dim=1)
 
 
@@ -50,62 +51,68 @@ def rbf_features(score: Tensor, *, gamma: float, lowest: float) -> Tensor:
     return torch.exp(torch.rsub(square, math.log(height), alpha=2 * gamma))  # height·exp(−2γ·square)
 
 
-def _moments(residual: Tensor, features: Tensor) -> Tensor:
-    """Return residualᵀ·features, (k, centres).
-
-    As a sum rather than a matrix product: a product of so few columns and so many rows leaves most of a GPU idle, and
-    a compiler fuses the sum with the features, which are then never in memory. With many domains the sum's terms would
-    fill it, and the product is the better one.
-    """
-    if residual.numel() * features.shape[1] > _MOST_TERMS:
-        return residual.T @ features
-    return (residual[:, :, None] * features[:, None, :]).sum(dim=0)
-
-
-def laplacian_sums(score: Tensor, residual: Tensor, *, width: float) -> Tensor:
-    """Return Σ_ij r_i r_j exp(−|s_i − s_j|/width) for each of the k columns of residuals.
+def laplacian_sums(score: Tensor, residual: Tensor, domains: BatchDomains, *, width: float) -> Tensor:
+    """Return Σ_ij r_i r_j exp(−|s_i − s_j|/width) over the rows of each of the k domains.
 
     Notes
     -----
-    With sorted scores, the part from rows below, A_i = Σ_{j<i} r_j exp(−(s_i − s_j)/width), follows from its
-    neighbour's by one decay; doubling the reach of the decays sums them in log₂ n steps, none of which can overflow.
-    The first derivatives are then known in closed form, ∂/∂r_i = 2(r_i + A_i + B_i) and, with B_i the part from above
-    and rows of equal score left out, ∂/∂s_i = 2 r_i (B_i − A_i)/width. They are attached to the value: no graph of the
-    scan is kept, and a second derivative is not available.
+    With the scores of a domain sorted, the part from rows below, A_i = Σ_{j<i} r_j exp(−(s_i − s_j)/width), follows
+    from its neighbour's by one decay; doubling the reach of the decays sums them in log₂ n steps, none of which can
+    overflow. The first derivatives are then known in closed form, ∂/∂r_i = 2(r_i + A_i + B_i) and, with B_i the part
+    from above and rows of equal score left out, ∂/∂s_i = 2 r_i (B_i − A_i)/width. They are attached to the value: no
+    graph of the scan is kept, and a second derivative is not available. Domains that overlap are one column each; of
+    others each row is in one, so that the domains stand one after the other in a single column.
     """
-    score, residual = rows_of_processes(score, residual)
+    if domains.codes is None:
+        score, columns = rows_of_processes(score, residual[:, None] * domains.columns(residual.dtype))
+        codes = torch.zeros_like(score, dtype=torch.int64)
+        return _laplacian_terms(score, columns, codes, width=width).sum(dim=0)
+    score, residual, codes = rows_of_processes(score, residual, domains.codes)
+    terms = _laplacian_terms(score, residual[:, None], codes, width=width)
+    return BatchDomains(domains.n_domains, codes=codes).sums(terms[:, 0])
+
+
+def _laplacian_terms(score: Tensor, residual: Tensor, codes: Tensor, *, width: float) -> Tensor:
+    """Return what each row adds, (n, columns), with its gradients, when it meets the rows of its own code."""
     with torch.no_grad():
         order = torch.argsort(score)
-        sorted_score, r = score[order], residual[order]
+        order = order[torch.argsort(codes[order], stable=True)]
+        sorted_score, r, code = score[order], residual[order], codes[order]
         scaled = sorted_score / width
-        both_ways = _decayed_sums(torch.stack((scaled, -scaled.flip(0))), torch.stack((r, r.flip(0))))
+        both_ways = _decayed_sums(
+            torch.stack((scaled, -scaled.flip(0))), torch.stack((r, r.flip(0))), torch.stack((code, code.flip(0)))
+        )
         below, above = both_ways[0], both_ways[1].flip(0)
         near = r + below + above
-        value = (r * near).sum(dim=0)
         back = torch.argsort(order)
+        value = (r * near)[back]
         of_residual = (2 * near)[back]
-        first, last = _runs_of_ties(sorted_score)
+        first, last = _runs_of_ties(sorted_score, code)
         of_score = (2 / width * r * (above[last] - below[first]))[back]
-    change = of_residual * (residual - residual.detach()) + of_score * (score - score.detach())[:, None]
-    return value + change.sum(dim=0)
+    return value + of_residual * (residual - residual.detach()) + of_score * (score - score.detach())[:, None]
 
 
-def _decayed_sums(score: Tensor, residual: Tensor) -> Tensor:
-    """Return Σ_{j<i} r_j exp(s_j − s_i) along the second axis of (2, n) rising scores and (2, n, k) residuals."""
+def _decayed_sums(score: Tensor, residual: Tensor, codes: Tensor) -> Tensor:
+    """Return Σ_{j<i} r_j exp(s_j − s_i) over rows of one code, along the second axis.
+
+    Of (2, n) scores that rise while the code stays the same, (2, n, k) residuals and (2, n) codes in order.
+    """
     n = score.shape[1]
     reach, total = 1, residual  # total_i: the decayed sum over rows i − reach + 1 … i
     while reach < n:
-        decay = torch.exp(score[:, :-reach] - score[:, reach:])[..., None]
+        same = codes[:, :-reach] == codes[:, reach:]
+        decay = torch.where(same, torch.exp(score[:, :-reach] - score[:, reach:]), 0.0)[..., None]
         further = torch.addcmul(total[:, reach:], decay, total[:, :-reach])
         total = torch.cat((total[:, :reach], further), dim=1)
         reach *= 2
     return total - residual
 
 
-def _runs_of_ties(score: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first and the last position of each sorted score's run of equal scores."""
+def _runs_of_ties(score: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first and the last position of each sorted score's run of equal scores of one code."""
     position = torch.arange(len(score), device=score.device)
-    rises = torch.cat((torch.ones_like(score[:1], dtype=torch.bool), score[1:] > score[:-1]))
+    changes = (score[1:] > score[:-1]) | (codes[1:] != codes[:-1])
+    rises = torch.cat((torch.ones_like(score[:1], dtype=torch.bool), changes))
     first = torch.where(rises, position, 0).cummax(dim=0).values
     ends = torch.cat((rises[1:], rises[:1]))
     last = torch.where(ends, position, len(score)).flip(0).cummin(dim=0).values.flip(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -26,19 +26,16 @@ class TrainingData:
         (n, …) tensor, or a sequence (a map-style data set) whose items are one row's input.
     y
         (n,) labels: 0 … C−1, or real targets.
-    members
-        (n, k) float32 matrix of 0 and 1: which row is in which domain.
-    names
-        The k domains.
+    domains
+        Which row is in which domain; no matrix of rows by domains.
     """
 
     inputs: Tensor | Sequence[Any]
     y: Tensor
-    members: Tensor
-    names: tuple[str, ...]
+    domains: Domains
 
     @classmethod
-    def of(cls, inputs: Any, y: Any, *, domains: Any) -> TrainingData:
+    def of(cls, inputs: Any, y: Any, *, domains: Any) -> Self:
         """Return checked rows.
 
         Parameters
@@ -59,7 +56,7 @@ class TrainingData:
         """
         labels = _finite_tensor(y, "y")
         if labels.ndim != 1 or not len(labels):
-            raise InputError("y", f"has shape {tuple(labels.shape)}", "pass one label a row")
+            raise InputError("y", f"has shape {tuple(labels.shape)}", "pass one label per row")
         if not labels.is_floating_point():
             labels = labels.long()
         is_array = isinstance(inputs, Tensor | list | tuple) or hasattr(inputs, "__array__")
@@ -69,14 +66,30 @@ class TrainingData:
             raise InputError(
                 "inputs", f"has {len(inputs)} rows and y has {len(labels)}", "pass one input for each label"
             )
-        belongs = Domains.of(domains, len(labels))
-        members = torch.zeros(len(labels), len(belongs.names))
-        rows = np.arange(len(labels)) if belongs.rows is None else belongs.rows
-        members[torch.as_tensor(rows), torch.as_tensor(belongs.codes)] = 1.0
-        return cls(inputs, labels, members, tuple(str(name) for name in belongs.names))
+        return cls(inputs, labels, Domains.of(domains, len(labels)))
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The k domains."""
+        return tuple(str(name) for name in self.domains.names)
+
+    def select(self, rows: Any) -> Self:
+        """Return the rows at these positions, or where this is true, of the same domains; inputs must be a tensor.
+
+        A domain of which no row is left stays, so that parts of the same data agree on what the domains are.
+        """
+        if not isinstance(self.inputs, Tensor):
+            raise InputError("inputs", "is a sequence", "select its items before making TrainingData of them")
+        chosen = np.arange(len(self))[np.asarray(rows)]
+        kept = self.domains.restrict(chosen)
+        number = {name: place for place, name in enumerate(self.domains.names)}
+        codes = np.array([number[name] for name in kept.names], dtype=np.intp)[kept.codes]
+        index = torch.as_tensor(chosen)
+        domains = Domains(self.domains.names, codes, kept.rows, len(chosen))
+        return type(self)(self.inputs[index], self.y[index], domains)
 
 
 def count_labels(y: Tensor) -> int:
@@ -87,11 +100,12 @@ def count_labels(y: Tensor) -> int:
     return int(y.max()) + 1
 
 
-def strata_of(members: Tensor) -> tuple[IntArray, ...]:
+def strata_of(domains: Domains) -> tuple[IntArray, ...]:
     """Return the rows of each domain that has some, then those in no domain if there are any."""
-    belongs = members.cpu().numpy() > 0
-    columns = [*belongs.T, ~belongs.any(axis=1)]
-    return tuple(np.flatnonzero(column) for column in columns if column.any())
+    strata = [rows for _, rows in domains.split()]
+    if domains.rows is not None:
+        strata.append(np.setdiff1d(np.arange(domains.n_rows), domains.rows))
+    return tuple(rows for rows in strata if len(rows))
 
 
 def batches_per_epoch(n_rows: int, batch_size: int | None, *, balance: bool) -> int:
@@ -116,7 +130,7 @@ def epoch_batches(
     strata
         The rows of each domain and those in none, from `strata_of`.
     batch_size
-        Rows a batch; None: one batch of all rows, in order.
+        Rows of a batch; None: one batch of all rows, in order.
     balance
         True: every batch has the same number of rows from each stratum, small ones coming round more often; False: the
         rows in random order, the last batch shorter.
@@ -134,7 +148,7 @@ def epoch_batches(
 
     Examples
     --------
-    >>> strata = strata_of(torch.tensor([[1.0, 0], [1, 0], [1, 0], [1, 0], [0, 1]]))
+    >>> strata = strata_of(Domains.from_labels(["A", "A", "A", "A", "B"]))
     >>> [sorted(batch.tolist()) for batch in epoch_batches(strata, batch_size=2, balance=True, seed=0, epoch=0)]
     [[2, 4], [0, 4]]
     >>> few = epoch_batches(strata, batch_size=2, balance=True, domains_per_batch=1, seed=0, epoch=2)
@@ -154,7 +168,7 @@ def epoch_batches(
         return
     share = size // n_drawn
     if share < 1:
-        raise InputError("batch_size", f"is {batch_size} for {n_drawn} domains", "pass at least one row a domain")
+        raise InputError("batch_size", f"is {batch_size} for {n_drawn} domains", "pass at least one row of each")
     n_batches = batches_per_epoch(n, batch_size, balance=True)
     drawn = _drawn_strata(len(strata), n_drawn, n_batches, rng)
     batches = np.empty((n_batches, n_drawn, share), dtype=np.intp)
@@ -172,7 +186,7 @@ def _checked_draw(domains_per_batch: int | None, n_strata: int, *, is_balanced: 
     check_count(domains_per_batch, "domains_per_batch")
     if not is_balanced:
         raise InputError(
-            "domains_per_batch", "is of balanced batches", "leave it out, or pass a batch_size and balance=True"
+            "domains_per_batch", "needs balanced batches", "leave it out, or pass a batch_size and balance=True"
         )
     if domains_per_batch > n_strata:
         raise InputError(

@@ -7,7 +7,7 @@ them, and ``DistributedDataParallel``'s averaging makes the gradient that of the
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TypeAlias, Unpack
 
 import torch
 from torch import Tensor
@@ -16,18 +16,21 @@ from torch.nn import functional
 from clovecal.training._kernels import laplacian_sums, rbf_sums
 from clovecal.training._mmce_options import CheckedMmceOptions
 from clovecal.training._mmce_options import MmceOptions as MmceOptions  # for callers of `clove` too
-from clovecal.training._per_row import (
+from clovecal.training._row_losses import (
     at_least_float32,
     checked_predictions,
     derivative_by_scale,
     full_precision,
     outcome_and_score,
 )
-from clovecal.training.loop.gathering import may_look_at, membership, sum_over_earlier_processes, sum_over_processes
+from clovecal.training.batch_domains import BatchDomains, may_look_at
+from clovecal.training.loop.processes import sum_over_processes
 
 # Of covariances in one batch. Above, those of domains without rows are left out, which takes a look at the numbers of
-# rows: of a thousand domains, a few a batch, they would fill the memory with zeros.
+# rows: of a thousand domains, a few in each batch, they would fill the memory with zeros.
 _MOST_NUMBERS = 1 << 24
+
+BatchDomainsLike: TypeAlias = Tensor | BatchDomains
 
 
 def mmce(
@@ -76,7 +79,12 @@ def mmce(
 
 
 def clove(
-    logits: Tensor, y: Tensor, domains: Tensor, *, n_domains: int | None = None, **options: Unpack[MmceOptions]
+    logits: Tensor,
+    y: Tensor,
+    domains: BatchDomainsLike,
+    *,
+    n_domains: int | None = None,
+    **options: Unpack[MmceOptions],
 ) -> Tensor:
     """Compute CLOvE, the sum over domains of their MMCE.
 
@@ -85,7 +93,8 @@ def clove(
     logits, y
         As in `mmce`.
     domains
-        (n,) integer codes (negative: in no domain), or an (n, k) matrix of 0 and 1 for domains that overlap.
+        (n,) integer codes (negative: in no domain), an (n, k) matrix of 0 and 1 for domains that overlap, or
+        `BatchDomains`.
     n_domains
         How many domains codes stand for; None: the largest code plus one. Pass it under ``torch.compile`` and ``vmap``.
     options
@@ -95,6 +104,10 @@ def clove(
     -------
     Tensor
         A scalar; a domain without rows (without a pair of rows, when unbiased) adds 0.
+
+    Notes
+    -----
+    Codes are grouped in O(n), however many domains there are; a matrix takes O(n·k).
 
     Examples
     --------
@@ -106,22 +119,27 @@ def clove(
 
 
 def mmce_by_domain(
-    logits: Tensor, y: Tensor, domains: Tensor, *, n_domains: int | None = None, **options: Unpack[MmceOptions]
+    logits: Tensor,
+    y: Tensor,
+    domains: BatchDomainsLike,
+    *,
+    n_domains: int | None = None,
+    **options: Unpack[MmceOptions],
 ) -> tuple[Tensor, Tensor]:
     """Compute the terms of `clove`, (k,), and how many rows each domain has in the batch, (k,)."""
     chosen = CheckedMmceOptions(**options)
     with full_precision(logits):
         outcome, score, lowest = outcome_and_score(checked_predictions(logits, y), y, chosen.of)
-        members = membership(domains, len(y), n_domains=n_domains, dtype=score.dtype)
-        residual = (outcome - score)[:, None] * members
+        by = BatchDomains.of(domains, len(y), n_domains=n_domains)
+        residual = outcome - score
         if chosen.kernel == "rbf":
-            sums = rbf_sums(score, residual, gamma=chosen.gamma, lowest=lowest)
+            sums = rbf_sums(score, residual, by, gamma=chosen.gamma, lowest=lowest)
         else:
-            sums = laplacian_sums(score, residual, width=chosen.width)
-        rows = sum_over_processes(members.sum(dim=0))
+            sums = laplacian_sums(score, residual, by, width=chosen.width)
+        rows = by.rows(score.dtype)
         pairs = rows.square()
         if chosen.unbiased:
-            sums = sums - sum_over_processes(residual.square().sum(dim=0))
+            sums = sums - sum_over_processes(by.sums(residual.square()))
             pairs = pairs - rows
             sums = sums * (pairs > 0)  # one row's sum is its diagonal but for rounding, which the root would magnify
         value = sums / pairs.clamp(min=1)
@@ -164,7 +182,7 @@ def irm_penalty(logits: Tensor, y: Tensor, *, loss: str = "cross-entropy", halve
 def irm_by_domain(
     logits: Tensor,
     y: Tensor,
-    domains: Tensor,
+    domains: BatchDomainsLike,
     *,
     loss: str = "cross-entropy",
     halves: bool = False,
@@ -174,18 +192,15 @@ def irm_by_domain(
     with full_precision(logits):
         z = checked_predictions(logits, y, loss)
         derivative = derivative_by_scale(z, y, loss)
-        members = membership(domains, len(y), n_domains=n_domains, dtype=z.dtype)
+        by = BatchDomains.of(domains, len(y), n_domains=n_domains)
         if not halves:
-            mean, rows = _means(derivative, members)
+            mean, rows = by.means(derivative)
             return mean.square(), rows
-        position = sum_over_earlier_processes(members.sum(dim=0)) + members.cumsum(dim=0) - members
-        odd = members * (position % 2)
-        even_mean, even_rows = _means(derivative, members - odd)
-        odd_mean, odd_rows = _means(derivative, odd)
+        (even_mean, even_rows), (odd_mean, odd_rows) = (half.means(derivative) for half in by.halves())
         return even_mean * odd_mean, even_rows + odd_rows
 
 
-def coral(features: Tensor, domains: Tensor, *, n_domains: int | None = None) -> Tensor:
+def coral(features: Tensor, domains: BatchDomainsLike, *, n_domains: int | None = None) -> Tensor:
     """Compute DeepCORAL's penalty: how far the domains' means and covariances of features are apart.
 
     Parameters
@@ -210,15 +225,15 @@ def coral(features: Tensor, domains: Tensor, *, n_domains: int | None = None) ->
     """
     with full_precision(features):
         x = at_least_float32(features).flatten(start_dim=1)
-        members = membership(domains, len(x), n_domains=n_domains, dtype=x.dtype)
-        rows = sum_over_processes(members.sum(dim=0))
-        if members.shape[1] * x.shape[1] ** 2 > _MOST_NUMBERS and may_look_at(rows):
+        by = BatchDomains.of(domains, len(x), n_domains=n_domains)
+        rows = by.rows(x.dtype)
+        mean = sum_over_processes(by.sums(x)) / rows.clamp(min=1)[:, None]
+        compared = list(range(by.n_domains))
+        if may_look_at(rows) and (by.codes is not None or by.n_domains * x.shape[1] ** 2 > _MOST_NUMBERS):
             compared = _those_with_pairs(rows)
-            members, rows = members[:, compared], rows[compared]
-        total = sum_over_processes(members.T @ x)
-        mean = total / rows.clamp(min=1)[:, None]
-        scatter = torch.stack([_scatter(x - mean[k], members[:, k]) for k in range(members.shape[1])])
-        covariance = sum_over_processes(scatter) / (rows - 1).clamp(min=1)[:, None, None]
+            rows, mean = rows[compared], mean[compared]
+        scatter = _scatter_by_row if by.codes is not None and may_look_at(rows) else _scatter_by_weight
+        covariance = sum_over_processes(scatter(x, mean, by, compared)) / (rows - 1).clamp(min=1)[:, None, None]
         counted = (rows > 1).to(x.dtype)
         return _mean_square_difference(mean, counted) + _mean_square_difference(covariance.flatten(1), counted)
 
@@ -254,30 +269,43 @@ def row_losses(logits: Tensor, y: Tensor, *, loss: str = "cross-entropy") -> Ten
         return functional.cross_entropy(z, y.long(), reduction="none")
 
 
-def mean_by_domain(values: Tensor, domains: Tensor, *, n_domains: int | None = None) -> tuple[Tensor, Tensor]:
+def mean_by_domain(values: Tensor, domains: BatchDomainsLike, *, n_domains: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the mean of per-row values in each domain (0 where it has no rows), (k,), and its rows, (k,)."""
-    members = membership(domains, len(values), n_domains=n_domains, dtype=values.dtype)
-    return _means(values, members)
+    return BatchDomains.of(domains, len(values), n_domains=n_domains).means(values)
 
 
 def _one_domain(y: Tensor) -> Tensor:
     return torch.zeros(len(y), dtype=torch.int64, device=y.device)
 
 
-def _means(values: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of the values in each domain, 0 where it has no rows, and its rows."""
-    rows = sum_over_processes(members.sum(dim=0))
-    return sum_over_processes((values[:, None] * members).sum(dim=0)) / rows.clamp(min=1), rows
-
-
-def _those_with_pairs(rows: Tensor) -> Tensor:
+def _those_with_pairs(rows: Tensor) -> list[int]:
     """Return which domains have two rows or more, at least one of them: a sum over none has no shape."""
-    count = max(int((rows > 1).sum()), 1)
-    return rows.argsort(descending=True, stable=True)[:count].sort().values
+    found: list[int] = torch.nonzero(rows > 1)[:, 0].tolist()
+    return found or [0]
 
 
-def _scatter(centred: Tensor, member: Tensor) -> Tensor:
-    return (centred * member[:, None]).T @ centred
+def _scatter_by_row(x: Tensor, mean: Tensor, by: BatchDomains, compared: list[int]) -> Tensor:
+    """Return Σ (x − mean)(x − mean)ᵀ over the rows of each compared domain, (k, d, d), from those rows alone."""
+    assert by.codes is not None
+    order = torch.argsort(by.codes, stable=True)
+    ends = torch.bincount(by.codes, minlength=by.n_domains).cumsum(dim=0).tolist()
+    starts = [0, *ends]
+    scatters = []
+    for place, number in enumerate(compared):
+        centred = x[order[starts[number] : ends[number]]] - mean[place]
+        scatters.append(centred.T @ centred)
+    return torch.stack(scatters)
+
+
+def _scatter_by_weight(x: Tensor, mean: Tensor, by: BatchDomains, compared: list[int]) -> Tensor:
+    """Return the same from all rows, of which those of other domains weigh nothing: without a look at any value."""
+
+    def of_domain(place: int, number: int) -> Tensor:
+        member = by.codes == number if by.codes is not None else by.columns(x.dtype)[:, number]
+        centred = x - mean[place]
+        return (centred * member.to(x.dtype)[:, None]).T @ centred
+
+    return torch.stack([of_domain(place, number) for place, number in enumerate(compared)])
 
 
 def _mean_square_difference(values: Tensor, counted: Tensor) -> Tensor:

@@ -226,9 +226,9 @@ KILLED = """
 import os, signal, sys
 from clovecal.reproduce.wilds import stages as _wilds_stages
 from clovecal.reproduce.wilds import study as wilds
-from clovecal.training.loop.run_files import Keeper
+from clovecal.training.loop.checkpoint import RunFiles
 from clovecal.training.network.training import Place
-place, name, count = {"training": (Keeper, "save", 3), "predicting": (_wilds_stages, "outputs", 2),
+place, name, count = {"training": (RunFiles, "save", 3), "predicting": (_wilds_stages, "outputs", 2),
                       "calibrating": (wilds, "outcome", 3)}[sys.argv[1]]
 whole, calls = getattr(place, name), []
 def killing(*arguments, **options):

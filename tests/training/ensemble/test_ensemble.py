@@ -4,10 +4,10 @@ import torch
 
 from clovecal import InputError
 from clovecal.training.data import TrainingData, epoch_batches, strata_of
+from clovecal.training.ensemble import Member, train_ensemble
 from clovecal.training.ensemble.optimizers import StackedAdagrad, StackedAdam
 from clovecal.training.ensemble.stack import StackedMLP, n_parameters
 from clovecal.training.ensemble.steps import StackedRun
-from clovecal.training.ensemble.training import Member, train_ensemble
 from clovecal.training.loop.fitting import fit
 from clovecal.training.mlp import MLP
 from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO
@@ -26,23 +26,31 @@ def rows_of_three_domains(n=90, d=4, classes=2, seed=0):
     return TrainingData.of(inputs, y, domains=domains.numpy())
 
 
+def membership(data):
+    """The (n, k) matrix that training does without."""
+    matrix = torch.zeros(len(data), len(data.names))
+    for number, (_, rows) in enumerate(data.domains.split()):
+        matrix[rows, number] = 1
+    return matrix
+
+
 def trained_alone(member, data, *, steps, batch_size, balance=True, optimizer="adam", n_outputs=1):
     """The training of one member, written plainly: an oracle that shares only the batches and the first weights."""
     model = MLP(data.inputs.shape[1], hidden=member.hidden, n_outputs=n_outputs, seed=member.seed, dtype=torch.float64)
-    optimizer = OPTIMIZERS[optimizer](model.parameters(), lr=member.lr)
+    optimizer = OPTIMIZERS[optimizer](model.parameters(), lr=member.learning_rate)
     seed = member.seed if member.batch_seed is None else member.batch_seed
     step, epoch = 0, 0
     while step < steps:
         for rows in epoch_batches(
-            strata_of(data.members), batch_size=batch_size, balance=balance, seed=seed, epoch=epoch
+            strata_of(data.domains), batch_size=batch_size, balance=balance, seed=seed, epoch=epoch
         ):
             if step == steps:
                 break
             logits, features = model(data.inputs[rows])
-            loss = member.objective(logits=logits, y=data.y[rows], domains=data.members[rows], features=features)
+            loss = member.objective(logits=logits, y=data.y[rows], domains=membership(data)[rows], features=features)
             norm = sum(parameter.pow(2).sum() for parameter in model.parameters())
             optimizer.zero_grad()
-            (loss.total + member.l2 * norm * loss.scale).backward()
+            (loss.total + member.weight_decay * norm * loss.scale).backward()
             optimizer.step()
             step += 1
         epoch += 1
@@ -52,9 +60,9 @@ def trained_alone(member, data, *, steps, batch_size, balance=True, optimizer="a
 def members_of(make_objective):
     """Three widths, learning rates, weight norms, seeds and schedules; two members share their batches."""
     return [
-        Member((5, 7), make_objective(3.0, 0), lr=0.01, seed=1),
-        Member((8, 4), make_objective(50.0, 60), lr=0.003, l2=0.01, seed=2, batch_seed=1),
-        Member((8, 8), make_objective(0.5, 150), lr=0.02, l2=0.001, seed=3),
+        Member((5, 7), make_objective(3.0, 0), learning_rate=0.01, seed=1),
+        Member((8, 4), make_objective(50.0, 60), learning_rate=0.003, weight_decay=0.01, seed=2, batch_seed=1),
+        Member((8, 8), make_objective(0.5, 150), learning_rate=0.02, weight_decay=0.001, seed=3),
     ]
 
 
@@ -86,7 +94,9 @@ def test_one_step_of_adam_by_hand():
     # dL/dw = ((s − 1)·1 + (1 − s)·(−1))/2 = s − 1 < 0 and dL/db = ((s − 1) + (1 − s))/2 = 0.
     # Adam's first step has length lr whatever the gradient, so w grows by 0.1 and b stays.
     data = TrainingData.of([[1.0], [-1.0]], [1, 0], domains=["A", "B"])
-    trained = train_ensemble([Member((), ERM(), lr=0.1, seed=4)], data, steps=1, batch_size=None, device="cpu")
+    trained = train_ensemble(
+        [Member((), ERM(), learning_rate=0.1, seed=4)], data, steps=1, batch_size=None, device="cpu"
+    )
     weight, bias = (parameter.item() for parameter in trained.member(0).parameters())
     assert weight == pytest.approx(next(MLP(1, hidden=(), seed=4).parameters()).item() + 0.1, abs=1e-6)
     assert bias == 0.0
@@ -121,7 +131,7 @@ def test_several_classes_follow_the_plain_loop_too():
 
 def test_a_regression_follows_the_plain_loop_too():
     rows = rows_of_three_domains()
-    data = TrainingData(rows.inputs, rows.inputs[:, 0] ** 2, rows.members, rows.names)
+    data = TrainingData(rows.inputs, rows.inputs[:, 0] ** 2, rows.domains)
     members = members_of(lambda penalty, anneal: IRM(penalty, anneal=anneal, loss="squared"))
     trained = train_ensemble(members, data, steps=20, batch_size=30, **CPU)
     for number, member in enumerate(members):
@@ -140,8 +150,8 @@ def test_each_member_is_what_fit_gives():
             member.objective,
             steps=STEPS,
             batch_size=30,
-            optimizer=lambda parameters, lr=member.lr: torch.optim.Adam(parameters, lr=lr),
-            l2=member.l2,
+            optimizer=lambda parameters, lr=member.learning_rate: torch.optim.Adam(parameters, lr=lr),
+            weight_decay=member.weight_decay,
             seed=member.batches_from,
             device="cpu",
         )
@@ -150,7 +160,11 @@ def test_each_member_is_what_fit_gives():
 
 def test_logits_and_members_agree_in_the_order_given():
     data, members = rows_of_three_domains(), members_of(clove)
-    wide_and_deep = [Member((40,), clove(1.0), lr=0.01), Member((3, 3, 3), clove(1.0), lr=0.01), *members]
+    wide_and_deep = [
+        Member((40,), clove(1.0), learning_rate=0.01),
+        Member((3, 3, 3), clove(1.0), learning_rate=0.01),
+        *members,
+    ]
     trained = train_ensemble(wide_and_deep, data, steps=3, batch_size=30, **CPU)
     logits = trained.logits(data.inputs, batch_size=37)
     for number, member in enumerate(wide_and_deep):
@@ -172,7 +186,7 @@ def test_the_company_of_a_member_does_not_matter():
 
 def test_the_terms_are_those_of_the_last_step_and_the_objectives_stay_as_they_were():
     data = rows_of_three_domains()
-    members = [Member((3,), clove(7.0, anneal), lr=0.01) for anneal in (0, 5, 6)]
+    members = [Member((3,), clove(7.0, anneal), learning_rate=0.01) for anneal in (0, 5, 6)]
     trained = train_ensemble(members, data, steps=6, batch_size=None, **CPU)
     assert trained.terms["CLOvE weight"].tolist() == [7.0, 7.0, 1.0]
     assert trained.terms["risk"].shape == (3,)
@@ -181,9 +195,9 @@ def test_the_terms_are_those_of_the_last_step_and_the_objectives_stay_as_they_we
 
 def test_a_member_that_diverges_says_so_and_touches_no_other():
     rows = rows_of_three_domains()
-    data = TrainingData(rows.inputs, rows.inputs[:, 0] ** 2, rows.members, rows.names)
-    calm = [Member((5,), ERM(loss="squared"), lr=0.01, seed=seed) for seed in (1, 2)]
-    wild = Member((6,), ERM(loss="squared"), lr=1e160, seed=3)
+    data = TrainingData(rows.inputs, rows.inputs[:, 0] ** 2, rows.domains)
+    calm = [Member((5,), ERM(loss="squared"), learning_rate=0.01, seed=seed) for seed in (1, 2)]
+    wild = Member((6,), ERM(loss="squared"), learning_rate=1e160, seed=3)
     trained = train_ensemble([calm[0], wild, calm[1]], data, steps=10, batch_size=30, **CPU)
     # The first step, of length 1e160, is taken; the square of what follows is infinite.
     assert trained.diverged[0] is None
@@ -202,8 +216,8 @@ def test_a_member_that_diverges_says_so_and_touches_no_other():
 
 def test_the_terms_of_a_member_that_diverges_are_those_of_that_step():
     rows = rows_of_three_domains()
-    data = TrainingData(rows.inputs, rows.inputs[:, 0] ** 2, rows.members, rows.names)
-    wild = Member((6,), IRM(7.0, anneal=5, loss="squared"), lr=1e160)
+    data = TrainingData(rows.inputs, rows.inputs[:, 0] ** 2, rows.domains)
+    wild = Member((6,), IRM(7.0, anneal=5, loss="squared"), learning_rate=1e160)
     trained = train_ensemble([wild], data, steps=10, batch_size=30, **CPU)
     assert "IRM weight 1) was not finite at step 2;" in trained.diverged[0]
     assert trained.terms["IRM weight"].tolist() == [1.0]  # from step 6 on it would have been 7
@@ -237,7 +251,7 @@ def test_padded_units_stay_exactly_zero():
         [clove(10.0), clove(20.0)],
         data,
         rates=[0.1, 0.1],
-        l2=[0.01, 0.01],
+        weight_decays=[0.01, 0.01],
         batch_seeds=[0, 1],
         batch_size=30,
         balance=True,
@@ -265,6 +279,21 @@ def test_lower_precision_changes_little_and_leaves_torch_as_it_was():
     assert np.abs(rough[1] - exact).max() > 1e-6
 
 
+class Told:
+    """Progress that is told to a function."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def task(self, what, total=None):
+        assert what == "Training"
+        self.total = total
+        return self
+
+    def at(self, done, total=None):
+        self.function(done, self.total)
+
+
 def test_progress_counts_the_steps_of_all_models():
     calls = []
     data, members = rows_of_three_domains(), members_of(clove)
@@ -274,7 +303,7 @@ def test_progress_counts_the_steps_of_all_models():
         steps=30,
         batch_size=None,
         max_bytes=1,
-        progress=lambda done, all_: calls.append((done, all_)),
+        progress=Told(lambda done, all_: calls.append((done, all_))),
         **CPU,
     )
     assert calls == [(25, 90), (30, 90), (55, 90), (60, 90), (85, 90), (90, 90)]
@@ -285,20 +314,20 @@ def test_progress_counts_the_steps_of_all_models():
     [
         ([], {}, "members is empty; pass at least one."),
         (
-            [Member((3,), clove(1.0), lr=0.1), Member((3,), CLOvE(1.0, gamma=9.0), lr=0.1)],
+            [Member((3,), clove(1.0), learning_rate=0.1), Member((3,), CLOvE(1.0, gamma=9.0), learning_rate=0.1)],
             {},
             "members has objectives of different kinds (CLOvE(loss='cross-entropy', rescale=True, options={}) and, as "
             "member 1, CLOvE(loss='cross-entropy', rescale=True, options={'gamma': 9.0})); only penalty, anneal and "
             "domain weights may differ, train the others apart.",
         ),
         (
-            [Member((3,), ERM(), lr=0.1)],
+            [Member((3,), ERM(), learning_rate=0.1)],
             {"optimizer": "sgd"},
             "optimizer is 'sgd'; choose one of 'adam', 'adagrad'.",
         ),
-        ([Member((3,), ERM(), lr=0.1)], {"steps": 0}, "steps is 0; pass a whole number of at least 1."),
+        ([Member((3,), ERM(), learning_rate=0.1)], {"steps": 0}, "steps is 0; pass a whole number of at least 1."),
         (
-            [Member((3,), ERM(), lr=0.1)],
+            [Member((3,), ERM(), learning_rate=0.1)],
             {"precision": "fp8"},
             "precision is 'fp8'; choose one of None, 'tf32', 'bf16'.",
         ),
@@ -313,21 +342,27 @@ def test_wrong_arguments_are_named(members, options, message):
 def test_rows_and_objectives_of_the_wrong_kind_are_named():
     rows = rows_of_three_domains()
     with pytest.raises(InputError, match=r"data is of type tuple; pass TrainingData.of\(inputs, y, domains=…\)"):
-        train_ensemble([Member((3,), ERM(), lr=0.1)], (rows.inputs, rows.y), steps=1, batch_size=30)
+        train_ensemble([Member((3,), ERM(), learning_rate=0.1)], (rows.inputs, rows.y), steps=1, batch_size=30)
     with pytest.raises(InputError, match="objective is the class ERM itself; pass an objective"):
-        Member((3,), ERM, lr=0.1)
+        Member((3,), ERM, learning_rate=0.1)
 
 
 def test_labels_beyond_the_outputs_and_inputs_that_are_no_tensor_are_named():
-    member = Member((3,), ERM(), lr=0.1)
+    member = Member((3,), ERM(), learning_rate=0.1)
     with pytest.raises(InputError, match=r"n_outputs is 1 but y has labels up to 2; pass n_outputs=3\."):
         train_ensemble([member], rows_of_three_domains(classes=3), steps=1, batch_size=None)
     rows = rows_of_three_domains()
     with pytest.raises(InputError, match="inputs is a sequence"):
-        train_ensemble([member], TrainingData(range(90), rows.y, rows.members, rows.names), steps=1, batch_size=None)
+        train_ensemble([member], TrainingData(range(90), rows.y, rows.domains), steps=1, batch_size=None)
 
 
-@pytest.mark.parametrize(("options", "message"), [({"lr": 0.0}, "lr is 0.0"), ({"lr": 1.0, "l2": -1.0}, "l2 is -1.0")])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate is 0.0"),
+        ({"learning_rate": 1.0, "weight_decay": -1.0}, "weight_decay is -1.0"),
+    ],
+)
 def test_wrong_members_are_named(options, message):
     with pytest.raises(InputError, match=message):
         Member((3,), ERM(), **options)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from clovecal import InputError, accuracy
+from clovecal._progress import on_terminal
 from clovecal.training import (
     ERM,
     IRM,
@@ -22,9 +23,9 @@ from clovecal.training import (
     TrainingWarning,
     fit,
     predict_logits,
-    predicting,
 )
 from clovecal.training.data import epoch_batches, strata_of
+from clovecal.training.loop import predicting
 from clovecal.training.loop.batches import on_device
 from clovecal.training.loop.predicting import as_device
 
@@ -34,6 +35,14 @@ def rows(n=120, seed=0, k=2, dtype=torch.float32):
     x = torch.as_tensor(rng.normal(size=(n, 3)), dtype=dtype)
     y = torch.as_tensor((x[:, 0].numpy() + rng.normal(size=n) > 0).astype(int))
     return TrainingData.of(x, y, domains=[f"domain {i % k}" for i in range(n)])
+
+
+def membership(data):
+    """The (n, k) matrix that training does without."""
+    matrix = torch.zeros(len(data), len(data.names))
+    for number, (_, rows) in enumerate(data.domains.split()):
+        matrix[rows, number] = 1
+    return matrix
 
 
 def network(seed=0, dropout=0.0):
@@ -51,6 +60,21 @@ def parameters(model):
     return torch.cat([one.detach().flatten() for one in model.parameters()])
 
 
+class Told:
+    """Progress that is told to a function."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def task(self, what, total=None):
+        assert what == "Training"
+        self.total = total
+        return self
+
+    def at(self, done, total=None):
+        self.function(done, self.total)
+
+
 def sgd(lr):
     return lambda params: torch.optim.SGD(params, lr=lr)
 
@@ -66,10 +90,11 @@ def test_one_step_of_gradient_descent_computed_by_hand():
 
 
 def test_the_weight_norm_is_divided_with_the_risk_after_annealing():
-    # after annealing the loss is (risk + 4·penalty + l2·w²)/4; w = 1, x = 0: only l2·w² moves w, by lr·2·l2·w/4
+    # after annealing the loss is (risk + 4·penalty + decay·w²)/4; w = 1, x = 0: only decay·w² moves w, by
+    # lr·2·decay·w/4
     data = TrainingData.of([[0.0], [0.0]], [1, 0], domains=["A", "B"])
     model = line(1.0)
-    fit(model, data, CLOvE(4.0), steps=1, batch_size=None, optimizer=sgd(0.1), l2=0.5, device="cpu")
+    fit(model, data, CLOvE(4.0), steps=1, batch_size=None, optimizer=sgd(0.1), weight_decay=0.5, device="cpu")
     assert model[0].weight.item() == pytest.approx(1 - 0.1 * 2 * 0.5 / 4)
 
 
@@ -77,15 +102,25 @@ def test_the_weight_norm_is_divided_with_the_risk_after_annealing():
 @pytest.mark.parametrize(("batch_size", "balance"), [(None, True), (20, True), (25, False)])
 def test_it_is_what_a_plain_loop_does(objective, batch_size, balance):
     data, model, plain = rows(), network(), network()
-    fit(model, data, objective(), steps=30, batch_size=batch_size, balance=balance, l2=1e-3, seed=5, device="cpu")
+    fit(
+        model,
+        data,
+        objective(),
+        steps=30,
+        batch_size=batch_size,
+        balance=balance,
+        weight_decay=1e-3,
+        seed=5,
+        device="cpu",
+    )
 
-    optimizer, goal, strata = torch.optim.Adam(plain.parameters()), objective(), strata_of(data.members)
+    optimizer, goal, strata = torch.optim.Adam(plain.parameters()), objective(), strata_of(data.domains)
     step, epoch = 0, 0
     while step < 30:
         for batch in epoch_batches(strata, batch_size=batch_size, balance=balance, seed=5, epoch=epoch):
             if step == 30:
                 break
-            loss = goal(logits=plain(data.inputs[batch]), y=data.y[batch], domains=data.members[batch])
+            loss = goal(logits=plain(data.inputs[batch]), y=data.y[batch], domains=membership(data)[batch])
             norm = sum(one.square().sum() for one in plain.parameters())
             optimizer.zero_grad()
             (loss.total + 1e-3 * loss.scale * norm).backward()
@@ -102,12 +137,12 @@ def test_a_few_domains_per_batch_are_what_a_plain_loop_over_them_does():
     fit(again, lazy(data), goal, steps=25, batch_size=12, domains_per_batch=2, seed=5, workers=1, device="cpu")
     assert torch.equal(parameters(model), parameters(again))
 
-    optimizer, strata = torch.optim.Adam(plain.parameters()), strata_of(data.members)
+    optimizer, strata = torch.optim.Adam(plain.parameters()), strata_of(data.domains)
     how = {"batch_size": 12, "balance": True, "domains_per_batch": 2, "seed": 5}
     dealt = [batch for epoch in range(3) for batch in epoch_batches(strata, epoch=epoch, **how)]  # 10 an epoch
     for batch in dealt[:25]:
-        assert sorted(data.members[batch].sum(dim=0).tolist()) == [0, 0, 0, 6, 6]
-        loss = goal(logits=plain(data.inputs[batch]), y=data.y[batch], domains=data.members[batch])
+        assert sorted(membership(data)[batch].sum(dim=0).tolist()) == [0, 0, 0, 6, 6]
+        loss = goal(logits=plain(data.inputs[batch]), y=data.y[batch], domains=membership(data)[batch])
         optimizer.zero_grad()
         loss.total.backward()
         optimizer.step()
@@ -170,7 +205,7 @@ class Sequence:
 
 
 def lazy(data):
-    return TrainingData(Sequence(data.inputs), data.y, data.members, data.names)
+    return TrainingData(Sequence(data.inputs), data.y, data.domains)
 
 
 def test_a_sequence_of_inputs_is_read_row_by_row_and_trains_the_same():
@@ -201,7 +236,7 @@ def test_inputs_may_be_mappings_or_lists_of_tensors():
     ):
         model = Tokens()
         model.inner = network()
-        fit(model, TrainingData(Sequence(items), data.y, data.members, data.names), ERM(), steps=5, device="cpu")
+        fit(model, TrainingData(Sequence(items), data.y, data.domains), ERM(), steps=5, device="cpu")
         assert torch.equal(parameters(model), parameters(plain))
 
 
@@ -234,7 +269,7 @@ def test_the_log_has_the_learning_rate_of_its_step():
         return torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
 
     options = {"steps": 3, "log_every": 1, "optimizer": sgd(0.8), "schedule": halving, "device": "cpu"}
-    assert [one["lr"] for one in fit(network(), rows(), ERM(), **options).history] == [0.8, 0.4, 0.2]
+    assert [one["learning_rate"] for one in fit(network(), rows(), ERM(), **options).history] == [0.8, 0.4, 0.2]
 
 
 def test_predictions_leave_the_random_state_alone():
@@ -244,19 +279,31 @@ def test_predictions_leave_the_random_state_alone():
 
 
 def test_a_progress_bar_is_drawn_on_a_terminal_alone(monkeypatch, capsys):
-    fit(network(), rows(), ERM(), steps=2, device="cpu", progress=True)
+    with on_terminal() as progress:
+        fit(network(), rows(), ERM(), steps=2, device="cpu", progress=progress)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    fit(network(), rows(), ERM(), steps=2, device="cpu", progress=True)
-    assert "training" in capsys.readouterr().err
-    fit(network(), rows(), ERM(), steps=2, device="cpu")
-    assert capsys.readouterr().err == ""
+    with on_terminal() as progress:
+        fit(network(), rows(), ERM(), steps=2, device="cpu", progress=progress)
+    assert "Training" in capsys.readouterr().err
+    for silent in (None, False):
+        fit(network(), rows(), ERM(), steps=2, device="cpu", progress=silent)
+        assert capsys.readouterr().err == ""
+
+
+def test_progress_is_told_after_each_step_and_never_a_flag():
+    steps = []
+    fit(network(), rows(), ERM(), steps=3, device="cpu", progress=Told(lambda *step: steps.append(step)))
+    assert steps == [(1, 3), (2, 3), (3, 3)]
+    with pytest.raises(InputError, match="on_terminal") as raised:
+        fit(network(), rows(), ERM(), steps=3, device="cpu", progress=True)
+    assert raised.value.argument == "progress"
 
 
 # --- resuming ---------------------------------------------------------------------------------------------------------
 
 
-def run_to(path, steps, model=None, log=None, on_step=None):
+def run_to(path, steps, model=None, log=None, progress=None):
     model = model or network(dropout=0.3)
     data, held_out = rows(), rows(60, seed=1)
     result = fit(
@@ -273,7 +320,7 @@ def run_to(path, steps, model=None, log=None, on_step=None):
         checkpoint_every=7,
         log=log,
         log_every=4,
-        on_step=on_step,
+        progress=progress,
     )
     return model, result
 
@@ -301,7 +348,7 @@ def test_an_interrupted_run_goes_on_where_its_checkpoint_was(tmp_path):
     model = network(dropout=0.3)
     before = torch.get_rng_state()
     with pytest.raises(KeyboardInterrupt):
-        run_to(place, 40, model=model, log=log, on_step=interrupt)
+        run_to(place, 40, model=model, log=log, progress=Told(interrupt))
     assert torch.equal(torch.get_rng_state(), before)
     assert json.loads(log.read_text().splitlines()[-1])["step"] == 16  # beyond the checkpoint of step 14
     resumed, result = run_to(place, 40, model=model, log=log)
@@ -342,7 +389,7 @@ def test_a_finished_run_is_not_repeated(tmp_path):
         tmp_path / "a.safetensors",
         20,
         model=network(seed=3, dropout=0.3),
-        on_step=lambda step, total: steps.append(step),
+        progress=Told(lambda step, total: steps.append(step)),
     )
     assert steps == []
     assert result.steps == 20
@@ -413,7 +460,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     for name, value in (
         ("optimizer", sgd(0.1)),
         ("optimizer", lambda params: torch.optim.Adam(params, lr=0.1)),
-        ("l2", 0.1),
+        ("weight_decay", 0.1),
         ("clip_norm", 1.0),
         ("precision", "bf16"),
         ("stopping", EarlyStopping()),
@@ -440,8 +487,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 def test_more_than_two_differences_are_listed(tmp_path):
     place = tmp_path / "a.safetensors"
     fit(network(), rows(), ERM(), steps=2, device="cpu", checkpoint=place)
-    with pytest.raises(InputError, match=r"is of another run: its rows, seed and l2 differ; name another file"):
-        fit(network(), rows(122), ERM(), steps=2, device="cpu", checkpoint=place, seed=1, l2=0.1)
+    with pytest.raises(InputError, match="is of another run: its rows, seed and weight_decay differ; name another"):
+        fit(network(), rows(122), ERM(), steps=2, device="cpu", checkpoint=place, seed=1, weight_decay=0.1)
 
 
 def test_fewer_steps_than_a_checkpoint_has_taken_are_refused_and_change_nothing(tmp_path):
@@ -497,7 +544,7 @@ def test_stopping_goes_back_to_the_best_state():
     assert f"after {result.steps} steps" in result.message
     logits = predict_logits(model, data.inputs, device="cpu")
     losses = nn.functional.binary_cross_entropy_with_logits(logits, data.y.float(), reduction="none")
-    by_domain = [losses[data.members[:, k] > 0].mean().item() for k in range(2)]
+    by_domain = [losses[membership(data)[:, k] > 0].mean().item() for k in range(2)]
     assert sum(by_domain) == pytest.approx(min(values), rel=1e-5)
 
 
@@ -538,7 +585,7 @@ def test_patience_starts_anew_with_each_better_value():
         validation=rows(),
         stopping=stopping,
         device="cpu",
-        on_step=lambda step, _: done.__setitem__(0, step),
+        progress=Told(lambda step, _: done.__setitem__(0, step)),
     )
     assert (result.stopped, result.steps, result.best_step) == ("early", 7, 5)
 
@@ -551,7 +598,8 @@ def test_the_last_step_is_judged_and_logged_too():
 
 def test_a_domain_may_be_missing_among_the_validation_rows():
     data = TrainingData.of([[1.0], [2.0]], [0, 1], domains=["A", "B"])
-    held_out = TrainingData(torch.ones(1, 1), torch.tensor([1]), torch.tensor([[0.0, 1.0]]), data.names)
+    held_out = TrainingData(torch.ones(1, 1), torch.tensor([1]), data.select([1]).domains)
+    assert held_out.names == ("A", "B")
     options = {"steps": 1, "optimizer": sgd(0.0), "validation": held_out, "stopping": EarlyStopping(), "device": "cpu"}
     assert fit(line(), data, ERM(), **options).history[0]["criterion"] == pytest.approx(np.log(2))
 
@@ -567,7 +615,7 @@ def test_a_diverging_run_says_when_and_keeps_its_last_good_state():
     first = next(
         step
         for step, batch in enumerate(
-            epoch_batches(strata_of(data.members), batch_size=10, balance=True, seed=0, epoch=0), 1
+            epoch_batches(strata_of(data.domains), batch_size=10, balance=True, seed=0, epoch=0), 1
         )
         if 17 in batch
     )
@@ -617,7 +665,7 @@ def test_a_step_that_float16_skips_does_not_advance_the_schedule():
             device="cpu",
             log_every=1,
         )
-        rates.append([one["lr"] for one in result.history])
+        rates.append([one["learning_rate"] for one in result.history])
         if steps == 1:
             assert model[0].weight.item() == before
     skipped = rates[1].count(1e-6) - 1
@@ -640,21 +688,21 @@ def test_clipping_bounds_the_step(precision):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "steps and epochs: name one of them"),
-        ({"steps": 1, "epochs": 1}, "steps and epochs: name one of them"),
+        ({}, "steps and epochs are both given, or neither; name one of them"),
+        ({"steps": 1, "epochs": 1}, "steps and epochs are both given, or neither; name one of them"),
         ({"steps": 0}, "steps is 0"),
         ({"epochs": -1}, "epochs is -1"),
         ({"steps": 1, "precision": "int8"}, "precision is 'int8'"),
         ({"steps": 1, "stopping": EarlyStopping()}, "validation is missing"),
         ({"steps": 1, "batch_size": 1}, "batch_size is 1 for 2 domains"),
         ({"steps": 1, "domains_per_batch": 3}, "domains_per_batch is 3 but the rows have 2 domains"),
-        ({"steps": 1, "domains_per_batch": 1, "balance": False}, "domains_per_batch is of balanced batches"),
+        ({"steps": 1, "domains_per_batch": 1, "balance": False}, "domains_per_batch needs balanced batches"),
         ({"steps": 1, "batch_size": 0}, "batch_size is 0; pass a whole number"),
         ({"steps": 1, "log_every": 0}, "log_every is 0"),
         ({"steps": 1, "checkpoint_every": 0}, "checkpoint_every is 0"),
         ({"steps": 1, "workers": -1}, "workers is -1"),
         ({"steps": 1, "seed": -1}, "seed is -1"),
-        ({"steps": 1, "l2": -1.0}, "l2 is -1.0; pass a weight of 0 or more"),
+        ({"steps": 1, "weight_decay": -1.0}, "weight_decay is -1.0; pass a weight of 0 or more"),
         ({"steps": 1, "clip_norm": 0.0}, "clip_norm is 0.0; pass a positive number"),
         ({"steps": 1, "checkpoint": "/no/such/folder/a"}, "in a folder that does not exist"),
         ({"steps": 1, "log": "/no/such/folder/a"}, "in a folder that does not exist"),
@@ -732,7 +780,7 @@ def test_a_single_column_of_outputs_is_the_same_as_none(loss):
     logits = predict_logits(column, data.inputs, device="cpu")
     assert torch.equal(logits, predict_logits(single, data.inputs, device="cpu"))
     with pytest.raises(InputError, match="y has labels up to 2 but the model tells 2 classes apart; give it 3 outputs"):
-        fit(column, TrainingData.of(data.inputs, data.y + 1, domains=data.members), ERM(), steps=1, device="cpu")
+        fit(column, TrainingData.of(data.inputs, data.y + 1, domains=data.domains), ERM(), steps=1, device="cpu")
 
 
 def test_a_data_set_of_inputs_and_labels_is_named():
@@ -740,7 +788,7 @@ def test_a_data_set_of_inputs_and_labels_is_named():
     pairs = Sequence(list(zip(data.inputs, data.y, strict=True)))
     sentence = "inputs has 2 parts in each row, which the model does not take together; where one is the label"
     with pytest.raises(InputError, match=sentence):
-        fit(network(), TrainingData.of(pairs, data.y, domains=data.members), ERM(), steps=1, device="cpu")
+        fit(network(), TrainingData.of(pairs, data.y, domains=data.domains), ERM(), steps=1, device="cpu")
     with pytest.raises(InputError, match=sentence):
         predict_logits(network(), pairs, device="cpu")
 

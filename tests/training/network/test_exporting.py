@@ -232,9 +232,9 @@ KILLED = """
 import os, signal, sys
 from clovecal.datasets.folder import image_folder
 from clovecal.training.network import exporting
-from clovecal.training.loop.run_files import Keeper
+from clovecal.training.loop.checkpoint import RunFiles
 from clovecal.training.network.training import Place, Recipe
-place, name, count = {"training": (Keeper, "save", 3), "predicting": (exporting, "outputs", 2)}[sys.argv[1]]
+place, name, count = {"training": (RunFiles, "save", 3), "predicting": (exporting, "outputs", 2)}[sys.argv[1]]
 whole, calls = getattr(place, name), []
 def killing(*arguments, **options):
     calls.append(1)

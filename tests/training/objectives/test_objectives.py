@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from clovecal.errors import InputError
 from clovecal.training import losses
-from clovecal.training.loop.gathering import membership
 from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
 
 Batch = dict[str, Tensor]
@@ -179,8 +178,8 @@ def test_domains_that_the_batch_lacks_change_nothing(as_matrix: bool) -> None:
     rows = batch(24, 5, domains=3)
     apart = {**rows, "domains": torch.tensor([1, 4, 6])[rows["domains"]]}  # of seven domains
     if as_matrix:
-        rows = {**rows, "domains": membership(rows["domains"], 24, dtype=torch.float64)}
-        apart = {**apart, "domains": membership(apart["domains"], 24, n_domains=7, dtype=torch.float64)}
+        rows = {**rows, "domains": nn.functional.one_hot(rows["domains"], 3).double()}
+        apart = {**apart, "domains": nn.functional.one_hot(apart["domains"], 7).double()}
 
     def outcome(objective: Objective, batch: Batch) -> tuple[Tensor, ...]:
         loss = objective(**batch)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import clovecal as cc
 from clovecal import records
 from clovecal.errors import InputError
-from clovecal.progress import SILENT, Progress, Task
+from clovecal.progress import SILENT, Progress, Task, calling
 from clovecal.reproduce.colored_mnist.averages import Average, keep_predictions, run_averages
 from clovecal.reproduce.colored_mnist.choice import OURS
 from clovecal.reproduce.colored_mnist.config import Config, Hyperparameters, configs, draw
@@ -165,7 +165,7 @@ def train(
 ) -> tuple[FloatArray, Sequence[str | None]]:
     """Train models of one method; return each one's logits for all rows, and why it diverged or None."""
     from clovecal.training.data import TrainingData
-    from clovecal.training.ensemble.training import Member, train_ensemble
+    from clovecal.training.ensemble import Member, train_ensemble
     from clovecal.training.loop.predicting import as_device
 
     method, seed, n_train = members[0].method, members[0].seed, len(rows.train.y)
@@ -182,8 +182,8 @@ def train(
             Member(
                 hidden=(one.hidden, one.hidden),
                 objective=objective_of(method, one),
-                lr=one.learning_rate,
-                l2=one.l2,
+                learning_rate=one.learning_rate,
+                weight_decay=one.l2,
                 seed=1000 * seed + config.member,
                 batch_seed=seed,  # shared, so that a batch is gathered once for all members
             )
@@ -195,7 +195,7 @@ def train(
         optimizer=method.optimizer,
         device=device,
         precision=method.precision if on_gpu else None,
-        progress=tell,
+        progress=calling(tell),
     )
     tell(len(members) * method.steps, 0)
     return trained.logits(rows.X), trained.diverged

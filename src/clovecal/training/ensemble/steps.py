@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.func import vmap
 
 from clovecal._checks import FloatArray, IntArray
+from clovecal.training.batch_domains import BatchDomains, RowDomains
 from clovecal.training.data import TrainingData, epoch_batches, strata_of
 from clovecal.training.ensemble.optimizers import StackedAdagrad, StackedAdam, StackedOptimizer
 from clovecal.training.ensemble.stack import StackedMLP
 from clovecal.training.loop.fitting import TrainingWarning
-from clovecal.training.objectives import CORAL, Loss, Objective
-from clovecal.training.objectives._base import State
+from clovecal.training.objectives import Loss, Objective, State
 
 _NEVER = 2**62
 _WARM_UP_STEPS = 3  # libraries set themselves up in the first steps, which a graph cannot hold
@@ -37,8 +37,8 @@ class StackedRun:
     objectives
         What each minimises; their buffers are copied.
     data
-        Rows on the device: (n, d) inputs, labels, membership.
-    rates, l2, batch_seeds
+        Rows, whose inputs, (n, d), and labels are on the device.
+    rates, weight_decays, batch_seeds
         Learning rate, weight of the squared norm, and seed of the batches of each model.
     batch_size, balance
         As in `fit`.
@@ -55,7 +55,7 @@ class StackedRun:
         data: TrainingData,
         *,
         rates: Sequence[float],
-        l2: Sequence[float],
+        weight_decays: Sequence[float],
         batch_seeds: Sequence[int],
         batch_size: int | None,
         balance: bool,
@@ -68,21 +68,23 @@ class StackedRun:
         buffers = [dict(objective.named_buffers()) for objective in objectives]
         self._state = {name: torch.stack([own[name] for own in buffers]).to(device) for name in buffers[0]}
         assert isinstance(data.inputs, Tensor)
-        self._data, self._inputs = data, data.inputs
+        self._y, self._inputs = data.y, data.inputs
+        self._domains = RowDomains(data.domains, device)
+        self._all_domains = self._domains.take(slice(None)) if batch_size is None else None
         self._optimizer: StackedOptimizer = (StackedAdam if optimizer == "adam" else StackedAdagrad)(stack.flat)
         self._gradient = torch.zeros_like(stack.flat)
         self._gradient_parts = stack.parts_of(self._gradient)
         self._rates = torch.tensor(rates, dtype=torch.float64, device=device)
-        self._l2 = torch.tensor(l2, dtype=dtype, device=device) if any(l2) else None
+        decays = torch.tensor(weight_decays, dtype=dtype, device=device)
+        self._weight_decay = decays if any(weight_decays) else None
         self._feature_scale = _feature_scale(stack, objectives[0])
         self._autocast_to = autocast_to
         shared = batch_size is None or len(set(batch_seeds)) == 1
         self._shared = shared
-        self._deal = (
-            None
-            if batch_size is None
-            else _Dealer(data, batch_seeds[:1] if shared else batch_seeds, batch_size=batch_size, balance=balance)
-        )
+        self._deal: _Dealer | None = None
+        if batch_size is not None:
+            seeds = batch_seeds[:1] if shared else batch_seeds
+            self._deal = _Dealer(data, seeds, device, batch_size=batch_size, balance=balance)
         self._step = torch.zeros((), dtype=torch.int64, device=device)
         self._first_bad = torch.full((len(objectives),), _NEVER, dtype=torch.int64, device=device)
         self._terms: dict[str, Tensor] = {}
@@ -121,10 +123,12 @@ class StackedRun:
 
     def _step_with(self, rows: Tensor | None) -> None:
         """Take a step of every model on rows (1 or M, batch), or on all rows."""
-        inputs, y, members = self._inputs, self._data.y, self._data.members
-        if rows is not None:
+        if rows is None:
+            assert self._all_domains is not None
+            inputs, y, domains = self._inputs, self._y, self._all_domains
+        else:
             index = rows[0] if self._shared else rows
-            inputs, y, members = inputs[index], y[index], members[index]
+            inputs, y, domains = self._inputs[index], self._y[index], self._domains.take(index)
         flat = self.stack.flat
         with torch.autocast(
             flat.device.type, dtype=self._autocast_to, enabled=self._autocast_to is not None, cache_enabled=False
@@ -133,12 +137,12 @@ class StackedRun:
         if self._feature_scale is not None:
             features = features * self._feature_scale
         own = None if self._shared else 0
-        loss, state = vmap(self._compute, in_dims=(0, 0, own, own, 0))(self._state, logits, y, members, features)
+        loss, state = vmap(self._compute, in_dims=(0, 0, own, own, 0))(self._state, logits, y, domains, features)
         gradient, gradients = self._gradient, torch.autograd.grad(loss.total.sum(), self.stack.leaves)
         with torch.no_grad():
             torch._foreach_copy_(self._gradient_parts, gradients)  # private; torch's own optimizers use it too
-            if self._l2 is not None:
-                gradient.addcmul_(flat, (2 * self._l2 * loss.scale.to(flat.dtype))[:, None])
+            if self._weight_decay is not None:
+                gradient.addcmul_(flat, (2 * self._weight_decay * loss.scale.to(flat.dtype))[:, None])
             self._note(loss, gradient)
             well = self._first_bad == _NEVER
             gradient.masked_fill_(~well[:, None], 0)
@@ -147,9 +151,10 @@ class StackedRun:
                 buffer.copy_(state[name])
 
     def _compute(
-        self, state: State, logits: Tensor, y: Tensor, members: Tensor, features: Tensor
+        self, state: State, logits: Tensor, y: Tensor, domains: Tensor, features: Tensor
     ) -> tuple[Loss, State]:
-        return self._objective.compute(state, logits=logits, y=y, domains=members, features=features)
+        by = BatchDomains.of(domains, len(y), n_domains=self._domains.n_domains)
+        return self._objective.compute(state, logits=logits, y=y, domains=by, features=features)
 
     def _note(self, loss: Loss, gradient: Tensor) -> None:
         """Count the step, and remember on the device which models' losses or gradients stopped being finite."""
@@ -177,9 +182,11 @@ class StackedRun:
 class _Dealer:
     """Deals the batches' row numbers of several seeds, prepared on the CPU and moved to the device a block at once."""
 
-    def __init__(self, data: TrainingData, seeds: Sequence[int], *, batch_size: int, balance: bool) -> None:
-        strata = strata_of(data.members)
-        self._device = data.members.device
+    def __init__(
+        self, data: TrainingData, seeds: Sequence[int], device: torch.device, *, batch_size: int, balance: bool
+    ) -> None:
+        strata = strata_of(data.domains)
+        self._device = device
         self._seeds = tuple(seeds)
         self._batches = {
             seed: _without_end(strata, batch_size=batch_size, balance=balance, seed=seed) for seed in set(seeds)
@@ -267,14 +274,9 @@ def _without_end(strata: Sequence[IntArray], *, batch_size: int, balance: bool, 
 
 
 def _feature_scale(stack: StackedMLP, objective: Objective) -> Tensor | None:
-    """Return by what to multiply padded features, (M, 1, 1), so that CORAL sees none of the padding.
-
-    CORAL averages squared differences of means over d features and of covariances over d²; padding to D features
-    divides them by D/d and (D/d)², and features times √(D/d) undo both.
-    """
+    """Return by what to multiply padded features, (M, 1, 1), so that no objective sees the padding, or None."""
     kept = [(model.hidden or (model.n_inputs,))[-1] for model in stack.models]
-    padded = stack.widths[-2]
-    if min(kept) == padded or not any(isinstance(part, CORAL) for part in objective.modules()):
+    scales = [objective.feature_scale(width, stack.widths[-2]) for width in kept]
+    if all(scale == 1 for scale in scales):
         return None
-    ratios = padded / torch.tensor(kept, dtype=torch.float64)
-    return ratios.sqrt().to(stack.flat.device, stack.flat.dtype)[:, None, None]
+    return torch.tensor(scales, dtype=torch.float64).to(stack.flat.device, stack.flat.dtype)[:, None, None]

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from clovecal._checks import FloatArray, check_choice, check_count, check_positive
+from clovecal._progress import SILENT, Progress
 from clovecal.errors import InputError
 from clovecal.training.data import TrainingData, count_labels
 from clovecal.training.ensemble.stack import StackedMLP, groups_of_similar_width, n_parameters, padded_widths
 from clovecal.training.ensemble.steps import StackedRun, float32_products
-from clovecal.training.loop.arguments import check_objective, check_rows
+from clovecal.training.loop.fitting import check_objective, check_progress, check_rows
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.mlp import MLP
 from clovecal.training.objectives import Objective
-
-Progress = Callable[[int, int], None]
 
 _BYTES_ON_CPU = 2 << 30
 _SHARE_OF_GPU = 0.6
@@ -38,10 +37,10 @@ class Member:
     objective
         What it minimises. All members' objectives are of one kind with the same options; what may differ are the
         buffers: penalty, anneal step, domains' weights. It is left as it was.
-    lr
-        Learning rate.
-    l2
-        Weight of the parameters' squared norm, added to the risk.
+    learning_rate
+        Of the optimizer.
+    weight_decay
+        Weight of the parameters' squared norm, added to the risk; as in `fit`.
     seed
         Of the initial weights.
     batch_seed
@@ -50,16 +49,16 @@ class Member:
 
     hidden: tuple[int, ...]
     objective: Objective
-    lr: float
-    l2: float = 0.0
+    learning_rate: float
+    weight_decay: float = 0.0
     seed: int = 0
     batch_seed: int | None = None
 
     def __post_init__(self) -> None:
         check_objective(self.objective)
-        check_positive(self.lr, "lr")
-        if not self.l2 >= 0:
-            raise InputError("l2", f"is {self.l2}", "pass a weight of 0 or more")
+        check_positive(self.learning_rate, "learning_rate")
+        if not self.weight_decay >= 0:
+            raise InputError("weight_decay", f"is {self.weight_decay}", "pass a weight of 0 or more")
 
     @property
     def batches_from(self) -> int:
@@ -121,7 +120,7 @@ def train_ensemble(
     dtype: torch.dtype = torch.float32,
     precision: str | None = None,
     max_bytes: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Literal[False] | None = None,
 ) -> TrainedEnsemble:
     """Train many perceptrons at once, each as `fit` would train it alone.
 
@@ -150,7 +149,7 @@ def train_ensemble(
         Memory to fill; more members than fit in it are trained one lot after the other. None: most of what a GPU has
         free, 2 GiB on a CPU.
     progress
-        Called now and then with the model steps done and those to do.
+        Where it says how many steps of all members are done, as in `fit`.
 
     Returns
     -------
@@ -159,17 +158,18 @@ def train_ensemble(
 
     Notes
     -----
-    A member is ``fit(MLP(d, hidden=…, seed=seed), data, objective, optimizer=Adam(lr), l2=…, seed=batch_seed)``: the
-    same weights at the start, the same batches, the same formulas. Only the order of sums differs. Members of similar
-    width are padded to the widest among them. A member whose loss or gradient stops being finite stays as it was
-    before that step and touches no other. On a GPU a step is captured as a CUDA graph and replayed.
+    A member is ``fit(MLP(d, hidden=…, seed=seed), data, objective, optimizer=…, weight_decay=…, seed=batch_seed)`` with
+    an optimizer of its learning rate: the same weights at the start, the same batches, the same formulas. Only the
+    order of sums differs. Members of similar width are padded to the widest among them. A member whose loss or gradient
+    stops being finite stays as it was before that step and touches no other. On a GPU a step is captured as a CUDA
+    graph and replayed.
 
     Examples
     --------
     >>> from clovecal.training.objectives import CLOvE
     >>> x = torch.randn(200, 1, generator=torch.Generator().manual_seed(0))
     >>> rows = TrainingData.of(x, (x[:, 0] > 0).long(), domains=["A", "B"] * 100)
-    >>> members = [Member((4, 4), CLOvE(penalty), lr=0.01, seed=7) for penalty in (1.0, 10.0, 100.0)]
+    >>> members = [Member((4, 4), CLOvE(penalty), learning_rate=0.01, seed=7) for penalty in (1.0, 10.0, 100.0)]
     >>> trained = train_ensemble(members, rows, steps=20, batch_size=64, device="cpu")
     >>> trained.logits(x).shape, trained.member(0).hidden
     ((3, 200), (4, 4))
@@ -178,15 +178,16 @@ def train_ensemble(
     check_choice(optimizer, "optimizer", ("adam", "adagrad"))
     check_choice(precision, "precision", (None, "tf32", "bf16"))
     check_count(steps, "steps")
+    check_progress(progress)
     place = as_device(device)
-    rows = TrainingData(inputs.to(place, dtype), data.y.to(place), data.members.to(place, dtype), data.names)
+    rows = TrainingData(inputs.to(place, dtype), data.y.to(place), data.domains)
     widths = [(inputs.shape[1], *member.hidden, n_outputs) for member in members]
     lots = _lots(widths, _rows_held(members, batch_size, inputs), dtype.itemsize, max_bytes or _free_bytes(place))
     stacks: list[StackedMLP] = []
     places: dict[int, tuple[int, int]] = {}
     diverged: dict[int, str | None] = {}
     terms: dict[str, FloatArray] = {}
-    done = 0
+    done, task = 0, (progress or SILENT).task("Training", steps * len(members))
     with float32_products("high" if precision == "tf32" else None):
         for number, lot in enumerate(lots):
             models = [
@@ -197,8 +198,8 @@ def train_ensemble(
                 StackedMLP(models, device=place),
                 [members[i].objective for i in lot],
                 rows,
-                rates=[members[i].lr for i in lot],
-                l2=[members[i].l2 for i in lot],
+                rates=[members[i].learning_rate for i in lot],
+                weight_decays=[members[i].weight_decay for i in lot],
                 batch_seeds=[members[i].batches_from for i in lot],
                 batch_size=batch_size,
                 balance=balance,
@@ -206,8 +207,7 @@ def train_ensemble(
                 autocast_to=torch.bfloat16 if precision == "bf16" else None,
             )
             for taken in run.train(steps):
-                if progress is not None:
-                    progress(done + taken * len(lot), steps * len(members))
+                task.at(done + taken * len(lot))
             done += steps * len(lot)
             stacks.append(run.stack)
             for position, (i, sentence) in enumerate(zip(lot, run.divergences(), strict=True)):

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clovecal._checks import AnyArray, FloatArray, IntArray
+from clovecal._progress import calling
 from clovecal.domains import Domains
 from clovecal.training.data import TrainingData
 from clovecal.training.head.choice import HeldOut, TriedPenalty, choose, objective_of_strength, penalties_to_try
@@ -265,7 +266,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 device=self.device,
                 seed=seed,
                 log_every=every,
-                on_step=on_step,
+                progress=calling(on_step),
             )
 
     def _network(self, seed: int = 0) -> HeadNetwork:
@@ -289,12 +290,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _rows(self, features: FloatArray, numbers: IntArray, members: Domains) -> tuple[TrainingData, TrainingData]:
         """Return the rows to train on and those held out, with the same domains."""
         whole = TrainingData.of(self._standardised(features), torch.as_tensor(numbers), domains=members)
-        assert isinstance(whole.inputs, torch.Tensor)
-        held = torch.as_tensor(self.held_out_)
-        return (
-            TrainingData(whole.inputs[~held], whole.y[~held], whole.members[~held], whole.names),
-            TrainingData(whole.inputs[held], whole.y[held], whole.members[held], whole.names),
-        )
+        return whole.select(~self.held_out_), whole.select(self.held_out_)
 
     def _standardised(self, features: FloatArray) -> torch.Tensor:
         return torch.as_tensor((features - self.mean_) / self.scale_, dtype=torch.float32)

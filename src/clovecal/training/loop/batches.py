@@ -1,19 +1,21 @@
-"""The stream of batches a run sees, from any step on, each process with its share."""
+"""Batches for a run, from any step on, each process with its share; inputs are read here or in workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from clovecal._checks import IntArray
+from clovecal.errors import InputError
+from clovecal.training.batch_domains import BatchDomains, RowDomains
 from clovecal.training.data import TrainingData, batches_per_epoch, epoch_batches, strata_of
-from clovecal.training.loop.gathering import is_distributed
-from clovecal.training.loop.reading import read_batches
+from clovecal.training.loop.processes import is_distributed
 
 
 class Batch(NamedTuple):
@@ -21,7 +23,7 @@ class Batch(NamedTuple):
 
     inputs: Any
     y: Tensor
-    members: Tensor
+    domains: BatchDomains
 
 
 class BatchStream:
@@ -57,7 +59,7 @@ class BatchStream:
             "domains_per_batch": domains_per_batch,
             "seed": seed,
         }
-        self._strata = strata_of(data.members)
+        self._strata = strata_of(data.domains)
         self._device = device
         self._workers = workers
         self.batches_per_epoch = batches_per_epoch(len(data), batch_size, balance=balance)
@@ -65,9 +67,9 @@ class BatchStream:
     def starting_at(self, step: int) -> Iterator[Batch]:
         """Yield the batches of step ``step`` and all later ones."""
         inputs = self._data.inputs
-        y, members = self._data.y.to(self._device), self._data.members.to(self._device)
+        y, domains = self._data.y.to(self._device), RowDomains(self._data.domains, self._device)
         if isinstance(inputs, Tensor):
-            yield from self._from_tensor(inputs.to(self._device), y, members, step)
+            yield from self._from_tensor(inputs.to(self._device), y, domains, step)
             return
         batches = read_batches(
             inputs,
@@ -78,7 +80,7 @@ class BatchStream:
         )
         for read, rows in batches:
             index = rows.to(self._device, non_blocking=True)
-            yield Batch(on_device(read, self._device), y[index], members[index])
+            yield Batch(on_device(read, self._device), y[index], domains.batch(index))
 
     def rows_from(self, step: int) -> Iterator[IntArray]:
         """Yield the row numbers of this process's share of each batch, from that of step ``step`` on."""
@@ -89,15 +91,15 @@ class BatchStream:
                     yield rows[self._share()]
             epoch, done = epoch + 1, 0
 
-    def _from_tensor(self, inputs: Tensor, y: Tensor, members: Tensor, step: int) -> Iterator[Batch]:
+    def _from_tensor(self, inputs: Tensor, y: Tensor, domains: RowDomains, step: int) -> Iterator[Batch]:
         if self._how["batch_size"] is None:
             own = self._share()
-            whole = Batch(inputs[own], y[own], members[own])
+            whole = Batch(inputs[own], y[own], domains.batch(own))
             while True:
                 yield whole
         for rows in self.rows_from(step):
             index = torch.as_tensor(rows).to(self._device, non_blocking=True)
-            yield Batch(inputs[index], y[index], members[index])
+            yield Batch(inputs[index], y[index], domains.batch(index))
 
     def _share(self) -> slice:
         """Return which rows of a batch are this process's."""
@@ -122,6 +124,27 @@ def on_device(inputs: Any, device: torch.device) -> Any:
     return inputs.to(device, non_blocking=True) if isinstance(inputs, Tensor) else inputs
 
 
+def read_batches(inputs: Sequence[Any], **how: Any) -> Iterator[Any]:
+    """Yield batches of inputs, each with its rows' numbers.
+
+    Parameters
+    ----------
+    inputs
+        What is read by position.
+    **how
+        Options of torch's ``DataLoader``.
+
+    Notes
+    -----
+    A worker would hand over the traceback of an `InputError` as text; here it hands over the error.
+    """
+    loader: DataLoader[Any] = DataLoader(_OrError(inputs), collate_fn=_together, **how)
+    for batch in loader:
+        if isinstance(batch, InputError):
+            raise batch
+        yield batch
+
+
 class _Rows:
     """The batches' row numbers, as a loader wants them."""
 
@@ -130,3 +153,24 @@ class _Rows:
 
     def __iter__(self) -> Iterator[list[int]]:
         return (rows.tolist() for rows in self._stream.rows_from(self._step))
+
+
+class _OrError(Dataset[Any]):
+    """A sequence's items with their row numbers, or the error that reading one ends in."""
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        self._inputs = inputs
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, row: int) -> tuple[Any, int] | InputError:
+        try:
+            return self._inputs[row], row
+        except InputError as error:
+            return error
+
+
+def _together(items: list[Any]) -> Any:
+    refused = next((item for item in items if isinstance(item, InputError)), None)
+    return default_collate(items) if refused is None else refused

@@ -1,19 +1,28 @@
-"""Checkpoints: one safetensors file, whose header holds as JSON all that is not a tensor; never a pickle."""
+"""The files of a run: its checkpoint, from which it is resumed, and its log.
+
+A checkpoint is one safetensors file, whose header holds as JSON all that is not a tensor; never a pickle.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clovecal._files import replacing
+from clovecal._files import check_writable, replacing
 from clovecal.errors import InputError
+from clovecal.training.loop.processes import is_first_process
+
+if TYPE_CHECKING:
+    from clovecal.training.loop.run import Run
 
 _FORMAT = 1
 
@@ -83,3 +92,75 @@ class Checkpoint:
         if "items" in value:
             return {key: self._unpacked(item) for key, item in value["items"]}
         return [self._unpacked(item) for item in value["list"]]
+
+
+class RunFiles:
+    """The checkpoint and the log of a run, written by the first process only and gone on from."""
+
+    def __init__(
+        self, run: Run, checkpoint: str | Path | None, log: str | Path | None, identity: dict[str, Any]
+    ) -> None:
+        self._run, self._identity = run, identity
+        self._checkpoint, self._log = _writable(checkpoint), _writable(log)
+        self._first = is_first_process()
+        self.history: list[dict[str, float | None]] = []
+
+    def resume(self, *, at_most: int) -> None:
+        """Go on from the checkpoint if there is one, of at most so many steps, and cut the log back to it."""
+        if self._checkpoint is not None and self._checkpoint.exists():
+            kept = Checkpoint.load(self._checkpoint)
+            other = [name for name, value in self._identity.items() if kept.values["identity"].get(name) != value]
+            if other:
+                raise InputError(
+                    f"checkpoint {str(self._checkpoint)!r}",
+                    f"is of another run: its {_differ(other)}",
+                    "name another file, or remove it to start anew",
+                )
+            taken = kept.values["run"]["step"]
+            if taken > at_most:
+                raise InputError(
+                    f"checkpoint {str(self._checkpoint)!r}",
+                    f"is at step {taken}, beyond the {at_most} asked for",
+                    f"ask for at least {taken} steps, or name another file",
+                )
+            try:
+                self._run.restore(kept)
+            except (RuntimeError, ValueError, KeyError):
+                raise InputError(
+                    f"checkpoint {str(self._checkpoint)!r}",
+                    "is of another model or schedule",
+                    "name another file, or remove it to start anew",
+                ) from None
+            self.history = kept.values["history"]
+            if self._log is not None and self._first and self._log.exists():
+                os.truncate(self._log, min(kept.values["log_size"], self._log.stat().st_size))
+
+    def log(self, line: Mapping[str, float]) -> None:
+        """Add a line; JSON has no infinity and no NaN, so they are null."""
+        self.history.append({name: value if math.isfinite(value) else None for name, value in line.items()})
+        if self._log is not None and self._first:
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(self.history[-1]) + "\n")
+
+    def save(self) -> None:
+        """Write the checkpoint; every process must ask, for its random state is kept too."""
+        if self._checkpoint is None:
+            return
+        random = self._run.random_state()
+        if not self._first:
+            return
+        kept = self._run.state(random)
+        kept.values["identity"], kept.values["history"] = self._identity, self.history
+        kept.values["log_size"] = self._log.stat().st_size if self._log is not None and self._log.exists() else 0
+        kept.save(self._checkpoint)
+
+
+def _differ(names: list[str]) -> str:
+    """Return a sentence's end: a differs; a and b differ; a, b and c differ."""
+    *others, last = names
+    return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"
+
+
+def _writable(path: str | Path | None) -> Path | None:
+    """Return a file to write, or raise now instead of at the first checkpoint."""
+    return None if path is None else check_writable(path, overwrite=True)

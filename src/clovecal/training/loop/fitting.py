@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from clovecal._checks import check_choice, check_count, check_positive
-from clovecal._progress import progress_bar
+from clovecal._progress import SILENT, Progress
 from clovecal.errors import InputError
 from clovecal.training.data import TrainingData, count_labels
-from clovecal.training.loop.arguments import check_makers, check_model, check_objective, check_rows
 from clovecal.training.loop.batches import BatchStream
-from clovecal.training.loop.gathering import is_distributed
+from clovecal.training.loop.checkpoint import RunFiles
 from clovecal.training.loop.predicting import as_device
-from clovecal.training.loop.processes import joined_processes, own_randomness
+from clovecal.training.loop.processes import is_first_process, joined_processes, own_randomness
 from clovecal.training.loop.run import PRECISIONS, MakeOptimizer, MakeSchedule, Run
-from clovecal.training.loop.run_files import Keeper
 from clovecal.training.loop.stopping import EarlyStopping
 from clovecal.training.objectives import Objective
 
@@ -70,7 +67,7 @@ def fit(
     domains_per_batch: int | None = None,
     optimizer: MakeOptimizer | None = None,
     schedule: MakeSchedule | None = None,
-    l2: float = 0.0,
+    weight_decay: float = 0.0,
     clip_norm: float | None = None,
     validation: TrainingData | None = None,
     stopping: EarlyStopping | None = None,
@@ -82,8 +79,7 @@ def fit(
     checkpoint_every: int = 500,
     log: str | Path | None = None,
     log_every: int = 50,
-    progress: bool = False,
-    on_step: Callable[[int, int], None] | None = None,
+    progress: Progress | Literal[False] | None = None,
 ) -> FitResult:
     """Train a model in place.
 
@@ -98,7 +94,7 @@ def fit(
     steps, epochs
         How long; name one.
     batch_size
-        Rows a batch, over all processes; None: all rows.
+        Rows of a batch, over all processes; None: all rows.
     balance
         Every batch has the same number of rows from each domain, and as many from those in none; a batch is smaller
         than ``batch_size`` where that is no multiple. False: rows in random order.
@@ -109,8 +105,9 @@ def fit(
         Called with the parameters; None: Adam with learning rate 0.001.
     schedule
         Called with the optimizer; its ``step`` is called after each batch.
-    l2
-        Weight of the parameters' squared norm, added to the risk.
+    weight_decay
+        Weight of the parameters' squared norm, added to the risk (an optimizer's own ``weight_decay`` of twice this has
+        the same gradient).
     clip_norm
         Largest norm of the gradient.
     validation, stopping
@@ -130,9 +127,8 @@ def fit(
     log
         File of JSON lines, appended to; a resumed run cuts it back to its checkpoint first.
     progress
-        Draw a progress bar on the terminal.
-    on_step
-        Called after each step with the steps done and the steps in all.
+        Where the first process says how far it has come, such as what ``clovecal.progress.on_terminal()`` yields; None
+        or False: nowhere.
 
     Returns
     -------
@@ -162,6 +158,7 @@ def fit(
     check_rows(data, "data")
     check_objective(objective)
     check_makers(optimizer, schedule)
+    check_progress(progress)
     if (steps is None) == (epochs is None):
         raise InputError("steps and epochs", "are both given, or neither", "name one of them")
     if stopping is not None and validation is None:
@@ -177,13 +174,13 @@ def fit(
         (seed, "seed", 0),
     ):
         check_count(count, name, at_least=least)
-    if not l2 >= 0:
-        raise InputError("l2", f"is {l2}", "pass a weight of 0 or more")
+    if not weight_decay >= 0:
+        raise InputError("weight_decay", f"is {weight_decay}", "pass a weight of 0 or more")
     if clip_norm is not None:
         check_positive(clip_norm, "clip_norm")
     place = as_device(device)
     objective = copy.deepcopy(objective).to(place)
-    with joined_processes(place), own_randomness(seed, place), _bar(progress) as draw:
+    with joined_processes(place), own_randomness(seed, place):
         stream = BatchStream(
             data,
             batch_size=batch_size,
@@ -200,7 +197,7 @@ def fit(
             schedule,
             device=place,
             precision=precision,
-            l2=l2,
+            weight_decay=weight_decay,
             clip_norm=clip_norm,
             batch_size=batch_size,
             workers=workers,
@@ -215,20 +212,22 @@ def fit(
             "seed": int(seed),
             "objective": objective.settings + str([buffer.tolist() for buffer in objective.buffers()]),
             "optimizer": run.optimizer_settings,
-            "l2": float(l2),
+            "weight_decay": float(weight_decay),
             "clip_norm": None if clip_norm is None else float(clip_norm),
             "precision": precision,
             "stopping": None if stopping is None else stopping.settings,
         }
         with closing(run):
-            keeper = Keeper(run, checkpoint, log, identity)
+            files = RunFiles(run, checkpoint, log, identity)
             plan = _Plan(
                 steps=(epochs or 0) * stream.batches_per_epoch if steps is None else steps,
                 log_every=log_every,
                 checkpoint_every=checkpoint_every,
                 judge_every=(stopping.every or stream.batches_per_epoch) if stopping is not None else None,
             )
-            keeper.resume(at_most=plan.steps)
+            files.resume(at_most=plan.steps)
+            shown = progress if progress and is_first_process() else SILENT
+            task = shown.task("Training", plan.steps)
             batches = stream.starting_at(run.step)
             while run.step < plan.steps and run.ended is None:
                 loss = run.take_step(next(batches))
@@ -238,16 +237,14 @@ def fit(
                     line = run.line(loss)
                     if plan.judges(run.step) and run.ended is None and stopping is not None and validation is not None:
                         line["criterion"] = run.judge(validation, stopping)
-                    keeper.log(line)
+                    files.log(line)
                 if plan.saves(run.step) or run.ended is not None:
-                    keeper.save()
-                draw(run.step, plan.steps)
-                if on_step is not None:
-                    on_step(run.step, plan.steps)
+                    files.save()
+                task.at(run.step)
     best_step, message = run.finish()
     if run.ended == "diverged" or run.all_refused:
         warnings.warn(message, TrainingWarning, stacklevel=2)
-    return FitResult(run.step, best_step, run.ended or "finished", message, tuple(keeper.history))
+    return FitResult(run.step, best_step, run.ended or "finished", message, tuple(files.history))
 
 
 @dataclass(frozen=True)
@@ -272,7 +269,47 @@ class _Plan:
         return step % self.checkpoint_every == 0 or step == self.steps
 
 
-def _bar(wanted: bool) -> AbstractContextManager[Callable[[float, float], None]]:
-    """Return a progress bar, drawn if it is wanted and by the first process only."""
-    first = not is_distributed() or dist.get_rank() == 0
-    return progress_bar("training") if wanted and first else nullcontext(lambda *_: None)
+def check_model(model: Any) -> None:
+    """Raise unless it is a torch module with something to train."""
+    if not isinstance(model, nn.Module):
+        raise InputError("model", f"is {_in_words(model)}", "pass a torch module, an nn.Module")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError("model", "has no parameter to train", "call requires_grad_(True) on those that are to change")
+
+
+def check_rows(data: Any, name: str) -> None:
+    """Raise unless it is `TrainingData`."""
+    if not isinstance(data, TrainingData):
+        raise InputError(name, f"is {_in_words(data)}", "pass TrainingData.of(inputs, y, domains=…)")
+
+
+def check_objective(objective: Any) -> None:
+    """Raise unless it is an objective."""
+    if not isinstance(objective, Objective):
+        raise InputError("objective", f"is {_in_words(objective)}", "pass an objective, such as ERM() or CLOvE(10.0)")
+
+
+def check_makers(optimizer: Any, schedule: Any) -> None:
+    """Raise unless they are functions that make an optimizer and a schedule, or None."""
+    for name, given, of, example in (
+        ("optimizer", optimizer, "parameters", "torch.optim.Adam(parameters, lr=0.01)"),
+        ("schedule", schedule, "optimizer", "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 1000)"),
+    ):
+        if given is not None and not callable(given):  # an optimizer or a schedule that is made already is not
+            raise InputError(
+                name, f"is {_in_words(given)}", f"pass a function that makes one, such as lambda {of}: {example}"
+            )
+
+
+def check_progress(progress: Any) -> None:
+    """Raise unless it can be told how far the work has come, or is None or False."""
+    if progress and not callable(getattr(progress, "task", None)):
+        raise InputError(
+            "progress", f"is {progress!r}", "pass what clovecal.progress.on_terminal() yields, or None for silence"
+        )
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    return repr(value) if isinstance(value, str) else f"of type {type(value).__name__}"

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import Subset
 
 from clovecal.errors import InputError
-from clovecal.training.loop.batches import on_device
-from clovecal.training.loop.gathering import is_distributed, rows_of_processes
-from clovecal.training.loop.reading import read_batches
+from clovecal.training.loop.batches import on_device, read_batches
+from clovecal.training.loop.processes import is_distributed, rows_of_processes
 
 
 def predict_logits(

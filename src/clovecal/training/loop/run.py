@@ -1,4 +1,4 @@
-"""The state of a run and what a step does to it."""
+"""The state of a run, what a step does to it, and whether it has diverged."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clovecal.errors import InputError
 from clovecal.training.data import TrainingData
-from clovecal.training.loop.arguments import check_schedule
 from clovecal.training.loop.batches import Batch
 from clovecal.training.loop.checkpoint import Checkpoint
-from clovecal.training.loop.divergence import Watch, copy_of
-from clovecal.training.loop.gathering import is_distributed, rows_of_processes
 from clovecal.training.loop.predicting import logits_and_features, predict_logits
+from clovecal.training.loop.processes import is_distributed, rows_of_processes
 from clovecal.training.loop.stopping import EarlyStopping, judge
 from clovecal.training.objectives import Loss, Objective
 
@@ -28,6 +26,7 @@ MakeOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], Optimizer]
 MakeSchedule: TypeAlias = Callable[[Optimizer], LRScheduler]
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_NEVER = 2**62
 _REMEDY = "Lower the learning rate or the penalty, or clip the gradient's norm."
 
 
@@ -43,7 +42,7 @@ class Run:
         *,
         device: torch.device,
         precision: str | None,
-        l2: float,
+        weight_decay: float,
         clip_norm: float | None,
         batch_size: int | None,
         workers: int,
@@ -56,18 +55,18 @@ class Run:
         self.optimizer_settings = _settings(self.optimizer)  # before a schedule changes the learning rate
         self.schedule = make_schedule(self.optimizer) if make_schedule is not None else None
         if self.schedule is not None:
-            check_schedule(self.schedule)
+            _check_schedule(self.schedule)
         self.rate = self.optimizer.param_groups[0]["lr"]  # of the last step
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.autocast_to = None if precision is None else PRECISIONS[precision]
-        self.l2, self.clip_norm = l2, clip_norm
+        self.weight_decay, self.clip_norm = weight_decay, clip_norm
         self.batch_size, self.workers = batch_size, workers
         self.step = 0
         self.ended: str | None = None  # why, once it has
         self.cause = ""  # of a divergence
         self.best_value, self.best_step, self.waited = math.inf, 0, 0
         self.best: dict[str, Tensor] | None = None
-        self.watch = Watch(model, device)
+        self.divergence = DivergenceCheck(model, device)
         self.forward = model
         if is_distributed():
             self.forward = DistributedDataParallel(model, [device.index] if device.type == "cuda" else None)
@@ -83,11 +82,11 @@ class Run:
         with torch.autocast(self.device.type, dtype=self.autocast_to, enabled=self.autocast_to is not None):
             logits, features = logits_and_features(self.forward, batch.inputs)
         self._check_outputs(logits)
-        loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.members, features=features)
+        loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.domains, features=features)
         total = loss.total
-        if self.l2:
+        if self.weight_decay:
             norm = torch.stack([parameter.square().sum() for parameter in self.parameters]).sum()
-            total = total + self.l2 * loss.scale * norm
+            total = total + self.weight_decay * loss.scale * norm
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
         if self.clip_norm is not None:
@@ -100,12 +99,12 @@ class Run:
         if self.schedule is not None and not skipped:
             self.schedule.step()
         self.step += 1
-        self.watch.note(self.step, total, loss)
+        self.divergence.note(self.step, total, loss)
         return loss
 
     def check(self) -> None:
         """End the run if it has diverged since the last check; else remember that the state is good."""
-        cause = self.watch.check(self.step)
+        cause = self.divergence.check(self.step)
         if cause is not None:
             self.ended, self.cause = "diverged", cause
 
@@ -134,7 +133,7 @@ class Run:
     def line(self, loss: Loss) -> dict[str, float]:
         """Return what is logged about a step."""
         terms = {name: float(term) for name, term in loss.terms.items()}
-        return {"step": self.step, **terms, "lr": float(self.rate)}
+        return {"step": self.step, **terms, "learning_rate": float(self.rate)}
 
     @property
     def all_refused(self) -> bool:
@@ -148,7 +147,7 @@ class Run:
             self.model.load_state_dict(self.best)
             step = self.best_step
         elif self.ended == "diverged":
-            step = self.watch.restore()
+            step = self.divergence.restore()
         self.model.eval()
         if self.ended == "diverged":
             return step, f"{self.cause}; the model is in its state of step {step}. {_REMEDY}"
@@ -167,7 +166,7 @@ class Run:
         kept.put("scaler", self.scaler.state_dict())
         kept.put("best", self.best or {})
         # the last good state is this one, unless the run has just diverged
-        kept.put("good", self.watch.good_state if self.ended == "diverged" else {})
+        kept.put("good", self.divergence.good_state if self.ended == "diverged" else {})
         kept.put("random", random)
         kept.values["run"] = {
             "step": self.step,
@@ -176,7 +175,7 @@ class Run:
             "best_value": self.best_value if math.isfinite(self.best_value) else None,
             "best_step": self.best_step,
             "waited": self.waited,
-            "good_step": self.watch.good_step,
+            "good_step": self.divergence.good_step,
         }
         return kept
 
@@ -195,9 +194,9 @@ class Run:
         self.best_value = math.inf if run["best_value"] is None else run["best_value"]
         self.best_step, self.waited = run["best_step"], run["waited"]
         if self.ended == "diverged":
-            self.watch.good_state, self.watch.good_step = self._on_device(kept.take("good")), run["good_step"]
+            self.divergence.good_state, self.divergence.good_step = self._on_device(kept.take("good")), run["good_step"]
         else:
-            self.watch.take_as_good(self.step)
+            self.divergence.take_as_good(self.step)
         self._set_random_state(kept.take("random"))
 
     def random_state(self) -> dict[str, Tensor]:
@@ -227,6 +226,78 @@ class Run:
                 f"has labels up to {self.n_labels - 1} but the model tells {n_outputs} classes apart",
                 f"give it {self.n_labels} outputs",
             )
+
+
+class DivergenceCheck:
+    """Notes on the device when a loss stops being finite, and keeps the last good state; no step waits for it.
+
+    Parameters
+    ----------
+    model
+        The model in training.
+    device
+        Where it is.
+    """
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self._model = model
+        self._first_bad = torch.full((), _NEVER, dtype=torch.int64, device=device)
+        self._bad_terms: Tensor | None = None
+        self._names: tuple[str, ...] = ()
+        self.take_as_good(0)
+
+    def note(self, step: int, total: Tensor, loss: Loss) -> None:
+        """Remember the first step whose loss is not finite, on the device."""
+        with torch.no_grad():
+            self._names = tuple(loss.terms)
+            terms = torch.stack([term.float() for term in loss.terms.values()])
+            now_bad = ~torch.isfinite(total) & (self._first_bad == _NEVER)
+            self._first_bad = torch.where(now_bad, step, self._first_bad)
+            self._bad_terms = terms if self._bad_terms is None else torch.where(now_bad, terms, self._bad_terms)
+
+    def check(self, step: int) -> str | None:
+        """Return what was not finite and when, or None after taking the state as good."""
+        first_bad = int(self._first_bad)
+        if first_bad == _NEVER and self._is_finite():
+            self.take_as_good(step)
+            return None
+        if first_bad == _NEVER:
+            what, when = "a weight of the model", f"by step {step}"
+        else:
+            assert self._bad_terms is not None
+            values = zip(self._names, self._bad_terms.tolist(), strict=True)
+            what = "the loss (" + ", ".join(f"{name} {value:.3g}" for name, value in values) + ")"
+            when = f"at step {first_bad}"
+        return f"Training diverged: {what} was not finite {when}"
+
+    def take_as_good(self, step: int) -> None:
+        """Remember the model's state as the last good one."""
+        self.good_step = step
+        self.good_state = copy_of(self._model.state_dict())
+
+    def restore(self) -> int:
+        """Put the model back into its last good state and return that state's step."""
+        self._model.load_state_dict(self.good_state)
+        return self.good_step
+
+    def _is_finite(self) -> bool:
+        with torch.no_grad():
+            return bool(torch.stack([torch.isfinite(one).all() for one in self._model.parameters()]).all())
+
+
+def copy_of(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a copy of a state dict, whose tensors training would go on changing."""
+    return {name: tensor.clone() for name, tensor in state.items()}
+
+
+def _check_schedule(schedule: LRScheduler) -> None:
+    """Raise if a schedule needs more than the number of steps."""
+    if isinstance(schedule, ReduceLROnPlateau):
+        raise InputError(
+            "schedule",
+            "makes a ReduceLROnPlateau, which waits for a metric and is told none",
+            "pass one that follows the steps alone, such as CosineAnnealingLR, and stop early with stopping=",
+        )
 
 
 def _settings(optimizer: Optimizer) -> str:

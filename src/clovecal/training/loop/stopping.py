@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -64,7 +65,7 @@ class EarlyStopping:
 
     @property
     def settings(self) -> str:
-        """The rule in words, a metric by its name: in its own words it is at another address in each process."""
+        """A stable description of the rule: a callable by its ``__name__``, because its repr holds an address."""
         name = self.criterion if isinstance(self.criterion, str) else getattr(self.criterion, "__name__", "a metric")
         return f"{name}, patience={self.patience}, every={self.every}, min_accuracy={self.min_accuracy}"
 
@@ -94,8 +95,7 @@ def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: 
 
 def domains_with_rows(data: TrainingData) -> Domains:
     """Return the domains that have rows: held-out rows may lack one, which no criterion could judge."""
-    members = data.members.cpu().numpy().astype(bool)
-    return Domains.of(members[:, members.any(axis=0)], len(members))
+    return data.domains.restrict(np.arange(len(data)))
 
 
 def probabilities(logits: Tensor) -> FloatArray:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from clovecal._progress import calling
 from clovecal.datasets import LazyDataset
 from clovecal.datasets.wilds import Inputs
 from clovecal.domains import Domains
@@ -153,7 +154,7 @@ def train(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         log=log,
-        on_step=on_step,
+        progress=calling(on_step),
     )
     return model, result
 

@@ -12,7 +12,7 @@ from clovecal.training.objectives.registry import (
 )
 
 if TYPE_CHECKING:
-    from clovecal.training.objectives._base import Loss, Objective, PenalisedObjective
+    from clovecal.training.objectives._base import Loss, Objective, PenalisedObjective, State
     from clovecal.training.objectives.clove import CLOvE
     from clovecal.training.objectives.coral import CORAL
     from clovecal.training.objectives.erm import ERM
@@ -30,6 +30,7 @@ __all__ = [
     "Objective",
     "PenalisedObjective",
     "RegisteredObjective",
+    "State",
     "make_objective",
     "objective_names",
     "register_objective",
@@ -46,5 +47,6 @@ __getattr__ = lazily(
         "Loss": f"{__name__}._base",
         "Objective": f"{__name__}._base",
         "PenalisedObjective": f"{__name__}._base",
+        "State": f"{__name__}._base",
     },
 )

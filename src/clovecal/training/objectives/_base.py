@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from clovecal._checks import check_choice, check_count
 from clovecal.errors import InputError
-from clovecal.training.loop.gathering import mean_over_processes, membership
+from clovecal.training.batch_domains import BatchDomains
+from clovecal.training.loop.processes import mean_over_processes
 from clovecal.training.losses import row_losses
 
 State: TypeAlias = Mapping[str, Tensor]
@@ -56,7 +57,9 @@ class Objective(nn.Module):
         self.loss = loss
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
-    def forward(self, *, logits: Tensor, y: Tensor, domains: Tensor, features: Tensor | None = None) -> Loss:
+    def forward(
+        self, *, logits: Tensor, y: Tensor, domains: Tensor | BatchDomains, features: Tensor | None = None
+    ) -> Loss:
         """Return the loss of a batch.
 
         Parameters
@@ -64,7 +67,7 @@ class Objective(nn.Module):
         logits, y
             Predictions of the batch and its labels.
         domains
-            (n,) integer codes (negative: in no domain) or an (n, k) membership matrix.
+            (n,) integer codes (negative: in no domain), an (n, k) membership matrix, or `BatchDomains`.
         features
             (n, d) representations, for `CORAL`.
         """
@@ -77,15 +80,22 @@ class Objective(nn.Module):
         return loss
 
     def compute(
-        self, state: State, *, logits: Tensor, y: Tensor, domains: Tensor, features: Tensor | None = None
+        self,
+        state: State,
+        *,
+        logits: Tensor,
+        y: Tensor,
+        domains: Tensor | BatchDomains,
+        features: Tensor | None = None,
     ) -> tuple[Loss, State]:
         """Return the loss and the buffers after it: a pure function of the buffers before it.
 
-        Under ``vmap`` and a full-graph ``torch.compile`` pass ``domains`` as a matrix: counting codes needs values.
+        Under ``vmap`` and a full-graph ``torch.compile`` pass ``domains`` as `BatchDomains` made with ``n_domains``, or
+        as a matrix: counting codes needs values.
         """
-        members = membership(domains, len(y), dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
-        risk, state = self._risk(state, row_losses(logits, y, loss=self.loss), members)
-        penalty, terms, weight = self._penalty(state, logits, y, members, features)
+        by = BatchDomains.of(domains, len(y))
+        risk, state = self._risk(state, row_losses(logits, y, loss=self.loss), by)
+        penalty, terms, weight = self._penalty(state, logits, y, by, features)
         scale = 1 / weight.clamp(min=1)
         loss = Loss((risk + penalty) * scale, {"risk": risk.detach(), **terms}, scale)
         steps = {name: count + 1 for name, count in state.items() if name.rpartition(".")[2] == "step"}
@@ -102,24 +112,34 @@ class Objective(nn.Module):
         parts = [part.settings for part in self.children() if isinstance(part, Objective)]
         return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in own.items()] + parts)})"
 
+    def feature_scale(self, width: int, padded: int) -> float:
+        """Return by what to multiply features of this width that zeros pad to another, for the same loss as without.
+
+        `train_ensemble` pads the layers of narrow models. 1 for an objective that does not look at features.
+        """
+        return 1.0
+
     @property
     def _has_own_risk(self) -> bool:
         return type(self)._risk is not Objective._risk
 
-    def _risk(self, state: State, losses: Tensor, members: Tensor) -> tuple[Tensor, State]:
+    def _risk(self, state: State, losses: Tensor, domains: BatchDomains) -> tuple[Tensor, State]:
         """Return the mean over all rows, those in no domain included."""
         return mean_over_processes(losses), state
 
     def _penalty(
-        self, state: State, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None
+        self, state: State, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Return the weighted penalty, its logged terms, and by what the total is divided where that exceeds 1."""
-        zero = members.new_zeros(())
+        double = logits.dtype == torch.float64
+        zero = torch.zeros((), dtype=torch.float64 if double else torch.float32, device=logits.device)
         return zero, {}, zero
 
 
 class PenalisedObjective(Objective):
     """An objective with a penalty whose weight is annealed.
+
+    A subclass says what the penalty is, in ``penalty_value``; `register_objective` gives it a name.
 
     Parameters
     ----------
@@ -131,6 +151,22 @@ class PenalisedObjective(Objective):
         Divide the whole loss by λ where λ > 1, as in Arjovsky et al., so that the gradient keeps its size.
     loss
         Loss of a row.
+
+    Examples
+    --------
+    Risk plus the variance of the domains' risks, as in V-REx of Krueger et al.
+
+    >>> from clovecal.training import losses
+    >>> class VREx(PenalisedObjective):
+    ...     def __init__(self, penalty, *, anneal=0, loss="cross-entropy"):
+    ...         super().__init__(penalty, anneal=anneal, rescale=True, loss=loss)
+    ...
+    ...     def penalty_value(self, logits, y, domains, features):
+    ...         risks, rows = losses.mean_by_domain(losses.row_losses(logits, y, loss=self.loss), domains)
+    ...         return risks[rows > 0].var(correction=0)
+    >>> batch = dict(logits=torch.zeros(4), y=torch.tensor([0, 1, 0, 1]), domains=torch.tensor([0, 0, 1, 1]))
+    >>> sorted(VREx(10.0)(**batch).terms)
+    ['VREx', 'VREx weight', 'risk']
     """
 
     penalty: Tensor
@@ -144,14 +180,22 @@ class PenalisedObjective(Objective):
         self.register_buffer("penalty", torch.tensor(float(penalty)))
         self.register_buffer("anneal", torch.tensor(check_count(anneal, "anneal", at_least=0)))
 
-    def penalty_value(self, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None) -> Tensor:
-        """Return the penalty itself, averaged over the domains that the batch has."""
+    def penalty_value(self, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None) -> Tensor:
+        """Return the penalty itself, averaged over the domains that the batch has.
+
+        Parameters
+        ----------
+        logits, y, features
+            As the objective was called with them.
+        domains
+            Which all functions of `losses` take; ``domains.means(values)`` has the means of rows' values by domain.
+        """
         raise NotImplementedError
 
     def _penalty(
-        self, state: State, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None
+        self, state: State, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        value = self.penalty_value(logits, y, members, features)
+        value = self.penalty_value(logits, y, domains, features)
         weight = torch.where(state["step"] < state["anneal"], 1.0, state["penalty"]).to(value.dtype)
         name = type(self).__name__
         terms = {name: value.detach(), f"{name} weight": weight}
@@ -176,20 +220,29 @@ class _Both(Objective):
         super().__init__(loss=first.loss)
         self.first, self.second = first, second
 
+    def feature_scale(self, width: int, padded: int) -> float:
+        """Return the scale of the part that looks at features, or 1."""
+        scales = {part.feature_scale(width, padded) for part in (self.first, self.second)} - {1.0}
+        if len(scales) > 1:
+            raise InputError(
+                "objective", "is a sum whose parts scale padded features differently", "train them without an ensemble"
+            )
+        return scales.pop() if scales else 1.0
+
     @property
     def _has_own_risk(self) -> bool:
         return self.first._has_own_risk or self.second._has_own_risk
 
-    def _risk(self, state: State, losses: Tensor, members: Tensor) -> tuple[Tensor, State]:
+    def _risk(self, state: State, losses: Tensor, domains: BatchDomains) -> tuple[Tensor, State]:
         own = "first" if self.first._has_own_risk else "second"
-        risk, changed = getattr(self, own)._risk(_part(state, own), losses, members)
+        risk, changed = getattr(self, own)._risk(_part(state, own), losses, domains)
         return risk, {**state, **{f"{own}.{name}": value for name, value in changed.items()}}
 
     def _penalty(
-        self, state: State, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None
+        self, state: State, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         parts = [
-            part._penalty(_part(state, name), logits, y, members, features)
+            part._penalty(_part(state, name), logits, y, domains, features)
             for name, part in (("first", self.first), ("second", self.second))
         ]
         (one, terms, weight), (other, more_terms, other_weight) = parts

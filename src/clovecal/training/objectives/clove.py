@@ -8,6 +8,7 @@ from typing import Unpack, cast
 from torch import Tensor
 
 from clovecal.training._mmce_options import CheckedMmceOptions, MmceOptions
+from clovecal.training.batch_domains import BatchDomains
 from clovecal.training.losses import mmce_by_domain
 from clovecal.training.objectives._base import PenalisedObjective, mean_over_domains
 
@@ -45,6 +46,6 @@ class CLOvE(PenalisedObjective):
         changed = {name: value for name, value in chosen.items() if value != getattr(CheckedMmceOptions, name)}
         self.options = cast(MmceOptions, changed)
 
-    def penalty_value(self, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None) -> Tensor:
+    def penalty_value(self, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None) -> Tensor:
         """Return the domains' mean MMCE."""
-        return mean_over_domains(*mmce_by_domain(logits, y, members, **self.options))
+        return mean_over_domains(*mmce_by_domain(logits, y, domains, **self.options))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from clovecal.errors import InputError
+from clovecal.training.batch_domains import BatchDomains
 from clovecal.training.losses import coral
 from clovecal.training.objectives._base import PenalisedObjective
 
@@ -28,8 +31,16 @@ class CORAL(PenalisedObjective):
     def __init__(self, penalty: float, *, anneal: int = 0, loss: str = "cross-entropy") -> None:
         super().__init__(penalty, anneal=anneal, rescale=False, loss=loss)
 
-    def penalty_value(self, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None) -> Tensor:
+    def penalty_value(self, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None) -> Tensor:
         """Return the mean distance over pairs of domains."""
         if features is None:
             raise InputError("features", "is missing", "CORAL compares the domains' features, pass features=")
-        return coral(features, members)
+        return coral(features, domains)
+
+    def feature_scale(self, width: int, padded: int) -> float:
+        """Return √(padded/width).
+
+        Squared differences of means are averaged over d features, and of covariances over d²: padding to D features
+        divides them by D/d and (D/d)², and features times √(D/d) undo both.
+        """
+        return math.sqrt(padded / width)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from clovecal._checks import check_count, check_positive
 from clovecal.errors import InputError
+from clovecal.training.batch_domains import BatchDomains
 from clovecal.training.losses import group_weights_update, mean_by_domain
 from clovecal.training.objectives._base import Objective, State
 
@@ -44,16 +46,16 @@ class GroupDRO(Objective):
         self.step_size = check_positive(step_size, "step_size")
         self.register_buffer("weights", torch.full((n_domains,), 1 / n_domains))
 
-    def _risk(self, state: State, losses: Tensor, members: Tensor) -> tuple[Tensor, State]:
+    def _risk(self, state: State, losses: Tensor, domains: BatchDomains) -> tuple[Tensor, State]:
         weights = state["weights"]
-        absent = len(weights) - members.shape[1]
+        absent = len(weights) - domains.n_domains
         if absent < 0:
             raise InputError(
                 "domains",
-                f"has {members.shape[1]} domains but GroupDRO was made for {len(weights)}",
-                f"make it with n_domains={members.shape[1]}",
+                f"has {domains.n_domains} domains but GroupDRO was made for {len(weights)}",
+                f"make it with n_domains={domains.n_domains}",
             )
-        by_domain, _ = mean_by_domain(losses, torch.nn.functional.pad(members, (0, absent)))
+        by_domain = functional.pad(mean_by_domain(losses, domains)[0], (0, absent))
         if self.training:
             weights = group_weights_update(weights, by_domain.to(weights.dtype), step_size=self.step_size)
         return (weights * by_domain).sum(), {**state, "weights": weights}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from clovecal.training.batch_domains import BatchDomains
 from clovecal.training.losses import irm_by_domain
 from clovecal.training.objectives._base import PenalisedObjective, mean_over_domains
 
@@ -42,6 +43,6 @@ class IRM(PenalisedObjective):
         super().__init__(penalty, anneal=anneal, rescale=rescale, loss=loss)
         self.halves = halves
 
-    def penalty_value(self, logits: Tensor, y: Tensor, members: Tensor, features: Tensor | None) -> Tensor:
+    def penalty_value(self, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None) -> Tensor:
         """Return the domains' mean IRMv1 penalty."""
-        return mean_over_domains(*irm_by_domain(logits, y, members, loss=self.loss, halves=self.halves))
+        return mean_over_domains(*irm_by_domain(logits, y, domains, loss=self.loss, halves=self.halves))

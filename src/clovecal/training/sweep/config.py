@@ -18,7 +18,7 @@ from clovecal.training.objectives import OBJECTIVES, Objective, make_objective, 
 from clovecal.training.sweep import values as check
 
 _SWITCHES = ("rescale", "halves", "squared", "unbiased")
-_DRAWN: Mapping[str, Any] = {"hidden": [256, 256], "lr": 1e-3, "l2": 0.0}
+_DRAWN: Mapping[str, Any] = {"hidden": [256, 256], "learning_rate": 1e-3, "weight_decay": 0.0}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SweepMember:
         What its prediction table is called.
     objective, options, penalty, anneal
         What it minimises; the penalty is None where there is none.
-    hidden, lr, l2, seed
+    hidden, learning_rate, weight_decay, seed
         As in `Member`; the batches have the same seed.
     steps, batch_size, balance, optimizer, precision
         As in `train_ensemble`.
@@ -68,8 +68,8 @@ class SweepMember:
     penalty: float | None
     anneal: int
     hidden: tuple[int, ...]
-    lr: float
-    l2: float
+    learning_rate: float
+    weight_decay: float
     seed: int
     steps: int
     batch_size: int | None
@@ -95,7 +95,7 @@ class Plan:
         The objective, what its members are named after, and the options that they share.
     members
         How many.
-    hidden, lr, l2, penalty, anneal
+    hidden, learning_rate, weight_decay, penalty, anneal
         How each of these is drawn.
     """
 
@@ -104,8 +104,8 @@ class Plan:
     options: dict[str, Any]
     members: int
     hidden: check.Draw
-    lr: check.Draw
-    l2: check.Draw
+    learning_rate: check.Draw
+    weight_decay: check.Draw
     penalty: check.Draw
     anneal: check.Draw
 
@@ -145,7 +145,7 @@ class Sweep:
     def _member(self, place: int, plan: Plan, number: int, rows: str) -> SweepMember:
         drawn = {
             key: getattr(plan, key)(np.random.default_rng([self.seed, place, number, zlib.crc32(key.encode())]))
-            for key in ("hidden", "lr", "l2", "penalty", "anneal")
+            for key in ("hidden", "learning_rate", "weight_decay", "penalty", "anneal")
         }
         return SweepMember(
             name=f"{plan.label}-{number:03d}",
@@ -262,8 +262,10 @@ def _plan(table: _Table, members: int, defaults: Mapping[str, Any]) -> Plan:
     label = table.take("label", check.file_name, name)
     members = table.take("members", check_count, members)
     hidden = table.take("hidden", check.hidden_range, None) or check.hidden_range(defaults["hidden"], "sweep.hidden")
-    lr = table.take("lr", check.positive_range, None) or check.positive_range(defaults["lr"], "sweep.lr")
-    l2 = table.take("l2", check.number_range, None) or check.number_range(defaults["l2"], "sweep.l2")
+    rate, decay = (
+        table.take(key, checked, None) or checked(defaults[key], f"sweep.{key}")
+        for key, checked in (("learning_rate", check.positive_range), ("weight_decay", check.number_range))
+    )
     penalty = table.take("penalty", check.number_range) if known.penalised else lambda _: None
     anneal = table.take("anneal", check.whole_range, _never) if known.penalised else _never
     given = {
@@ -277,7 +279,7 @@ def _plan(table: _Table, members: int, defaults: Mapping[str, Any]) -> Plan:
         objective(logits=ones, y=ones, domains=ones[:, None], features=ones[:, None])
     except InputError as error:
         raise error.about(f"{table.where}{error.argument}") from None
-    return Plan(name, label, options, members, hidden, lr, l2, penalty, anneal)
+    return Plan(name, label, options, members, hidden, rate, decay, penalty, anneal)
 
 
 def _never(rng: np.random.Generator) -> int:  # noqa: ARG001

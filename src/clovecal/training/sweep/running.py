@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from clovecal._checks import AnyArray, FloatArray, IntArray
+from clovecal._progress import calling
+from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy, log_loss
 from clovecal.tables import open_table
 from clovecal.tables.features import read_features
 from clovecal.training.data import TrainingData
-from clovecal.training.ensemble.training import Member, Progress, train_ensemble
+from clovecal.training.ensemble import Member, train_ensemble
 from clovecal.training.head.classifier import CloveClassifier
 from clovecal.training.head.inputs import check_device, checked_rows
 from clovecal.training.head.network import HeadNetwork, held_out_rows, moments
@@ -104,9 +106,9 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
     whole = TrainingData.of(torch.from_numpy(features), torch.from_numpy(y), domains=domains)
     if len(whole.names) < 2:
         raise InputError("data.domain", f"has one domain only, {whole.names[0]}", "give rows of at least two domains")
-    strata = np.unique(whole.members.numpy(), axis=0, return_inverse=True)[1].reshape(-1)
+    strata = _combinations(whole.domains)
     held = held_out_rows(strata, y, fraction=source.validation, rng=np.random.default_rng([sweep.seed]))
-    if (whole.members.numpy()[held].sum(axis=0) > 0).sum() < 2:
+    if len(whole.domains.restrict(np.flatnonzero(held)).names) < 2:
         raise InputError(
             "data.validation",
             f"is {source.validation:g}, which holds out rows of one domain only",
@@ -115,10 +117,10 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
     head.mean_, head.scale_ = moments(features[~held])
     standardised = torch.as_tensor((features - head.mean_) / head.scale_, dtype=torch.float32)
     inputs = standardised.clamp(-head.clip, head.clip)
-    rest = torch.from_numpy(~held)
+    standard = TrainingData(inputs, whole.y, whole.domains)
     return SweepData(
-        TrainingData(inputs[rest], whole.y[rest], whole.members[rest], whole.names),
-        inputs[~rest],
+        standard.select(~held),
+        inputs[torch.from_numpy(held)],
         y[held],
         {name: column[held] for name, column in rows.domains.items()},
         head.classes_,
@@ -126,7 +128,8 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
         _fingerprint(
             features,
             y,
-            whole.members.numpy(),
+            whole.domains.codes,
+            np.arange(len(y)) if whole.domains.rows is None else whole.domains.rows,
             held,
             names=[*head.classes_.tolist(), whole.names, *getattr(head, "feature_names_in_", ())],
         ),
@@ -140,7 +143,7 @@ def train_members(
     *,
     chunk: int = 100,
     device: torch.device | str | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[SweepMember, Outcome]]:
     """Train members of a sweep, yielding each with its outcome as soon as its chunk is done.
 
@@ -166,8 +169,8 @@ def train_members(
                 Member(
                     member.hidden,
                     member.make_objective(len(data.training.names)),
-                    lr=member.lr,
-                    l2=member.l2,
+                    learning_rate=member.learning_rate,
+                    weight_decay=member.weight_decay,
                     seed=member.seed,
                 )
                 for member in lot
@@ -180,7 +183,7 @@ def train_members(
             precision=first.precision,
             n_outputs=1 if len(data.classes) == 2 else len(data.classes),
             device=device,
-            progress=None if progress is None else _shifted(progress, done, everything),
+            progress=None if progress is None else calling(_shifted(progress, done, everything)),
         )
         done += sum(member.steps for member in lot)
         logits = torch.from_numpy(trained.logits(data.inputs))
@@ -213,6 +216,15 @@ def _feature_columns(source: Source) -> tuple[str | None, tuple[str, ...] | None
     return None, source.features
 
 
+def _combinations(domains: Domains) -> IntArray:
+    """Return a number for each row's combination of domains."""
+    if domains.rows is None:
+        return len(domains.names) - domains.codes  # in the order of the combinations' columns of 0 and 1
+    columns = np.zeros((domains.n_rows, len(domains.names)), dtype=bool)  # which their user passed as a matrix
+    columns[domains.rows, domains.codes] = True
+    return np.asarray(np.unique(columns, axis=0, return_inverse=True)[1]).reshape(-1)
+
+
 def _fingerprint(*arrays: AnyArray, names: Sequence[object]) -> str:
     digest = hashlib.sha256(repr(names).encode())
     for array in arrays:
@@ -228,7 +240,7 @@ def _head(member: SweepMember, model: MLP, data: SweepData) -> CloveClassifier:
         objective=member.objective,
         penalty=member.penalty or 0.0,
         mmce_options=options if member.objective == "clove" else None,  # type: ignore[arg-type]
-        learning_rate=member.lr,
+        learning_rate=member.learning_rate,
         weight_decay=0.0,
         batch_size=member.batch_size,
         max_steps=member.steps,
@@ -260,5 +272,5 @@ def _kind(member: SweepMember) -> tuple[object, ...]:
     return (member.objective, sorted(member.options.items()), *shared)
 
 
-def _shifted(progress: Progress, before: int, everything: int) -> Progress:
+def _shifted(progress: Callable[[int, int], None], before: int, everything: int) -> Callable[[int, int], None]:
     return lambda done, _: progress(before + done, everything)

@@ -1,4 +1,4 @@
-"""What each row of a batch says: what was predicted, how surely, and how its loss would change."""
+"""Quantities of single rows that the losses sum: outcome, score, and the derivative of a row's loss by a scale."""
 
 from __future__ import annotations
 

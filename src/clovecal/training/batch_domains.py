@@ -1,0 +1,208 @@
+"""Which domain each row of a batch is in, and sums by domain: from codes, without a matrix of rows by domains."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clovecal._checks import IntArray
+from clovecal.domains import Domains
+from clovecal.errors import InputError
+from clovecal.training.loop.processes import maximum_over_processes, sum_over_earlier_processes, sum_over_processes
+
+# Up to so many domains a matrix is as good as codes, and better where adding by code is slow: on a GPU, whose threads
+# would wait for each other to add to the same few numbers, and under ``vmap`` with codes of each member's own.
+_FEW = 16
+_MOST_TERMS = 1 << 24
+
+
+class BatchDomains:
+    """Which domain each row of a batch is in.
+
+    Make one with `BatchDomains.of`. All functions of `clovecal.training.losses` take one, and objectives get one.
+
+    Attributes
+    ----------
+    n_domains
+        How many domains there are, with those that the batch lacks.
+    codes
+        (n,) domain of each row, ``n_domains`` for a row in none; None where ``matrix`` says it.
+    matrix
+        (n, k) membership, of domains that may overlap or that are few; None where ``codes`` say it.
+    """
+
+    def __init__(self, n_domains: int, *, codes: Tensor | None = None, matrix: Tensor | None = None) -> None:
+        self.n_domains, self.codes, self.matrix = n_domains, codes, matrix
+
+    @classmethod
+    def of(cls, domains: Tensor | BatchDomains, n_rows: int, *, n_domains: int | None = None) -> BatchDomains:
+        """Return the domains of n rows.
+
+        Parameters
+        ----------
+        domains
+            (n,) integer codes 0 … k−1 (negative: in no domain), an (n, k) matrix of 0 and 1, or what this returned.
+        n_rows
+            How many rows there must be.
+        n_domains
+            k, for codes; None: the largest code plus one, which waits for the device.
+
+        Examples
+        --------
+        >>> domains = BatchDomains.of(torch.tensor([0, 2, 0, -1]), 4)
+        >>> domains.sums(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        tensor([4., 0., 2.])
+        """
+        if isinstance(domains, BatchDomains):
+            held = domains.codes if domains.matrix is None else domains.matrix
+            assert held is not None
+            _check_rows(held, n_rows)
+            return domains
+        if domains.ndim not in (1, 2):
+            raise _wrong_shape(domains, n_rows)
+        _check_rows(domains, n_rows)
+        is_integer = not (domains.is_floating_point() or domains.is_complex() or domains.dtype == torch.bool)
+        if domains.ndim == 2:
+            if is_integer and domains.shape[1] == 1:
+                raise InputError(
+                    "domains",
+                    "is one column of integers",
+                    "pass n codes with .squeeze(1), or a boolean membership matrix",
+                )
+            return cls(domains.shape[1], matrix=domains)
+        if not is_integer:
+            raise InputError(
+                "domains", f"has dtype {domains.dtype}", "pass integer codes, or an (n, k) membership matrix"
+            )
+        if n_domains is None:
+            largest = domains.max() if domains.numel() else domains.new_full((), -1)
+            n_domains = max(int(maximum_over_processes(largest)) + 1, 1)
+        if n_domains <= _FEW and (domains.is_cuda or _is_batched(domains)):
+            return cls(n_domains, matrix=domains[:, None] == torch.arange(n_domains, device=domains.device))
+        in_one = (domains >= 0) & (domains < n_domains)
+        return cls(n_domains, codes=torch.where(in_one, domains, n_domains))
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Return the sums in each domain of this process's (n, …) values of the rows, (k, …)."""
+        if self.codes is not None:
+            start = values.new_zeros(self.n_domains + 1, *values.shape[1:])
+            return start.index_add(0, self.codes, values)[:-1]
+        matrix = self.columns(values.dtype)
+        if values.ndim == 1:
+            return (values[:, None] * matrix).sum(dim=0)
+        flat = values.flatten(start_dim=1)
+        # On a GPU a product of so few columns and so many rows leaves most of it idle, and a compiler fuses the sum
+        # with what makes the values, which are then never in memory. With many domains the sum's terms would fill it.
+        if values.is_cuda and flat.numel() * self.n_domains <= _MOST_TERMS:
+            total = (matrix[:, :, None] * flat[:, None, :]).sum(dim=0)
+        else:
+            total = matrix.T @ flat
+        return total.reshape(self.n_domains, *values.shape[1:])
+
+    def rows(self, dtype: torch.dtype) -> Tensor:
+        """Return how many rows each domain has in all processes' batches, (k,)."""
+        if self.matrix is not None:
+            return sum_over_processes(self.matrix.to(dtype).sum(dim=0))
+        assert self.codes is not None
+        return sum_over_processes(self.sums(torch.ones(self.codes.shape, dtype=dtype, device=self.codes.device)))
+
+    def means(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the means over all processes' rows of each domain, 0 where it has none, and its rows; (k,) each."""
+        rows = self.rows(values.dtype)
+        return sum_over_processes(self.sums(values)) / rows.clamp(min=1), rows
+
+    def halves(self) -> tuple[BatchDomains, BatchDomains]:
+        """Return the even and the odd rows of each domain, counted through all processes' batches."""
+        if self.matrix is not None:
+            members = self.matrix.to(torch.int64)
+            position = sum_over_earlier_processes(members.sum(dim=0)) + members.cumsum(dim=0) - members
+            odd = members * (position % 2)
+            return BatchDomains(self.n_domains, matrix=members - odd), BatchDomains(self.n_domains, matrix=odd)
+        assert self.codes is not None
+        order = torch.argsort(self.codes, stable=True)
+        in_order = self.codes[order]
+        own = self.sums(torch.ones_like(self.codes))
+        first = torch.cat((own.new_zeros(1), own.cumsum(dim=0)))
+        before = torch.cat((sum_over_earlier_processes(own), own.new_zeros(1)))
+        place = torch.arange(len(order), device=order.device) - first[in_order] + before[in_order]
+        is_odd = (place % 2 == 1)[torch.argsort(order)]
+        even = torch.where(is_odd, self.n_domains, self.codes)
+        odd_codes = torch.where(is_odd, self.codes, self.n_domains)
+        return BatchDomains(self.n_domains, codes=even), BatchDomains(self.n_domains, codes=odd_codes)
+
+    def columns(self, dtype: torch.dtype) -> Tensor:
+        """Return the (n, k) matrix of a batch that has one."""
+        assert self.matrix is not None
+        return self.matrix.to(dtype)
+
+
+Rows: TypeAlias = Tensor | slice
+
+
+class RowDomains:
+    """The domains of all rows on a device, from which those of a batch are taken.
+
+    Parameters
+    ----------
+    domains
+        The domains. Where none overlap each row has a code; else a batch's rows have a matrix.
+    device
+        Where they are wanted.
+    """
+
+    def __init__(self, domains: Domains, device: torch.device) -> None:
+        self.n_domains = len(domains.names)
+        rows = np.arange(domains.n_rows) if domains.rows is None else domains.rows
+        n_of_row = np.bincount(rows, minlength=domains.n_rows)
+        self._most = int(n_of_row.max(initial=0))
+        starts = np.concatenate(([0], np.cumsum(n_of_row)))
+
+        def moved(numbers: IntArray) -> Tensor:
+            return torch.as_tensor(numbers, dtype=torch.int64).to(device)
+
+        if self._most <= 1:
+            codes = np.full(domains.n_rows, -1, dtype=np.int64)
+            codes[rows] = domains.codes
+            self._codes = moved(codes)
+        else:
+            self._codes, self._starts = moved(domains.codes), moved(starts)
+
+    def take(self, index: Rows) -> Tensor:
+        """Return the codes of rows at an index of any shape, or a matrix with one more axis if domains overlap."""
+        if self._most <= 1:
+            return self._codes[index]
+        first, end = self._starts[:-1][index][..., None], self._starts[1:][index][..., None]
+        pair = first + torch.arange(self._most, device=first.device)
+        code = torch.where(pair < end, self._codes[pair.clamp(max=len(self._codes) - 1)], self.n_domains)
+        matrix = torch.zeros(*code.shape[:-1], self.n_domains + 1, device=code.device)
+        return matrix.scatter(-1, code, 1.0)[..., :-1]
+
+    def batch(self, index: Rows) -> BatchDomains:
+        """Return the domains of the rows of one batch."""
+        found = self.take(index)
+        return BatchDomains.of(found, len(found), n_domains=self.n_domains)
+
+
+def may_look_at(tensor: Tensor) -> bool:
+    """Whether values may decide what is computed: not under ``vmap``, nor while the work becomes a graph."""
+    is_captured = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+    return not (torch.compiler.is_compiling() or _is_batched(tensor) or is_captured)
+
+
+def _is_batched(tensor: Tensor) -> bool:
+    batched: bool = torch._C._functorch.is_batchedtensor(tensor)  # private: torch has no public way to ask
+    return batched
+
+
+def _check_rows(domains: Tensor, n_rows: int) -> None:
+    if len(domains) != n_rows:
+        raise _wrong_shape(domains, n_rows)
+
+
+def _wrong_shape(domains: Any, n_rows: int) -> InputError:
+    return InputError(
+        "domains", f"has shape {tuple(domains.shape)} for {n_rows} rows", "pass n integer codes or an (n, k) matrix"
+    )
