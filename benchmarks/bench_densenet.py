@@ -47,8 +47,8 @@ from clovecal.training.data import TrainingData
 from clovecal.training.loop.fitting import fit
 from clovecal.training.loop.predicting import predict
 from clovecal.training.network.backbones import as_tensors, build
-from clovecal.training.network.recipe import make_objective, make_optimizer
-from clovecal.training.network.training import Place, Recipe, train
+from clovecal.training.network.recipe import Recipe, make_objective, make_optimizer
+from clovecal.training.network.training import Resources, train
 
 ENOUGH = "≥ 0.95"
 SEEDS = 4
@@ -156,9 +156,9 @@ class Bench:
     def ours(self) -> float:
         clock = self.clock()
         recipe = replace(DENSENET, batch_size=self.batch_size, epochs=1)
-        place = Place(device=self.timing.device, workers=self.timing.workers)
+        resources = Resources(device=self.timing.device, workers=self.timing.workers)
         with contextlib.suppress(Enough):
-            train(recipe, self.data, domains=self.data.domains, place=place, on_step=clock.stop)
+            train(recipe, self.data, domains=self.data.domains, resources=resources, on_step=clock.stop)
         return clock.rate
 
     def bare(self, *, in_bytes: bool) -> float:
@@ -308,7 +308,7 @@ def table(dataset: str, timing: Timing, folder: Path) -> Iterator[Result]:
         decoded = _decoding(files, timing)
         yield Result(f"decoding alone, {what}, {timing.workers} processes", decoded, "rows/s")
         reachable = (min(trained.rate, decoded), min(predicted, decoded))
-    networks = SEEDS * len(setting.algorithms)
+    networks = SEEDS * len(setting.objectives)
     yield Result(f"{networks} networks, {what}", shape.hours(recipe, networks, *reachable), "GPU h")
 
 

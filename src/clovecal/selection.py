@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._checks import FloatArray, IntArray, Predictions, check_choice, check_count, check_predictions, check_rng
-from clovecal.domains import Domains, Name, per_domain
+from clovecal._checks import FloatArray, IntArray, check_choice, check_count, check_rng
+from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
-from clovecal.metrics import accuracy, ece, irm_penalty, mmce
+from clovecal.metrics import accuracy, ece, irm_penalty, mmce, per_domain
+from clovecal.rows import Rows
 
 # How one number is made of a criterion's value in each domain, and how a sentence says so.
 _SUMMARIES: Mapping[str, tuple[Callable[[Iterable[float]], float], str]] = MappingProxyType(
@@ -79,7 +80,7 @@ def register_criterion(name: str, metric: Callable[..., float], *, summary: str 
     See Also
     --------
     CRITERIA : The criteria by name.
-    clovecal.domains.register_metric : Compute a metric in all domains at once.
+    clovecal.metrics.register_metric : Compute a metric in all domains at once.
 
     Examples
     --------
@@ -438,7 +439,7 @@ def _too_inaccurate(accuracy: float, floor: float | None) -> str | None:
     return None if floor is None or accuracy >= floor else f"accuracy below {floor:g}"
 
 
-def _base_rate(predictions: Predictions) -> float:
+def _base_rate(predictions: Rows) -> float:
     """Return the share of the most frequent label."""
     _, codes = np.unique(predictions.y, return_inverse=True)
     counts = np.bincount(codes, weights=predictions.weight)
@@ -452,15 +453,15 @@ def _as_criterion(criterion: str | Callable[..., float]) -> Criterion:
     return CRITERIA[criterion]
 
 
-def _check_candidate(name: str, y: Any, p: Any, sample_weight: Any) -> Predictions:
+def _check_candidate(name: str, y: Any, p: Any, sample_weight: Any) -> Rows:
     try:
-        return check_predictions(y, p, sample_weight)
+        return Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
     except InputError as error:
         raise error.about(f"candidate {name!r}") if error.argument == "p" else error from None
 
 
 def _judge(
-    name: str, predictions: Predictions, domains: Domains, criterion: Criterion, parts_of_rows: Sequence[IntArray]
+    name: str, predictions: Rows, domains: Domains, criterion: Criterion, parts_of_rows: Sequence[IntArray]
 ) -> RankedCandidate:
     """Measure a model, recalibrated anew for each deal of the rows; without any deal as it is."""
     y, weight = predictions.y, predictions.weight
@@ -486,7 +487,7 @@ def _judge(
     )
 
 
-def _recalibrated(predictions: Predictions, part_of_row: IntArray) -> FloatArray:
+def _recalibrated(predictions: Rows, part_of_row: IntArray) -> FloatArray:
     """Return all rows' predictions, each part's recalibrated by a fit on the others."""
     # Imported here: scikit-learn takes most of a second, and the names of the criteria need none of it.
     from clovecal.calibrators import NaiveIsotonic

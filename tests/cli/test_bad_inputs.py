@@ -67,7 +67,7 @@ CASES = {
     "parquet called csv": (
         {"t.csv": "parquet"},
         "audit t.csv",
-        r"no column looks like the label|cannot be read as csv",
+        r"looks like the label|cannot be read as csv",
     ),
     "unknown format": (
         {"t.xlsx": b"PK"},
@@ -103,7 +103,7 @@ CASES = {
     "nothing to guess": (
         {"t.csv": "a,b\n1,2\n"},
         "audit t.csv",
-        r"no column looks like the label; name it with --label \(the table has 'a', 'b'\)",
+        r"--label is not given, and no column of 'a', 'b' looks like the label; name the column",
     ),
     "duplicate column": (
         {"t.csv": "y,p,p,domain\n1,0.5,0.5,a\n"},
@@ -132,17 +132,17 @@ CASES = {
     "percent": (
         {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
         "audit t.csv --task binary",
-        r"column 'p' is 20 at data row 1, outside \[0, 1\]; divide percentages by 100",
+        r"column 'p' at data row 1 is 20, outside \[0, 1\]; divide percentages by 100",
     ),
     "logits": (
         {"t.csv": "y,p,domain\n0,-2.5,a\n1,3,b\n"},
         "audit t.csv --task binary",
-        r"column 'p' is -2\.5 at data row 1, outside \[0, 1\]; apply a sigmoid",
+        r"column 'p' at data row 1 is -2\.5, outside \[0, 1\]; apply a sigmoid",
     ),
     "percent, guessing": (
         {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
         "audit t.csv",
-        r"column 'p' is 20 at data row 1, .*divide percentages by 100",
+        r"column 'p' at data row 1 is 20, .*divide percentages by 100",
     ),
     "yes and no": (
         {"t.csv": "y,p,domain\nno,0.2,a\nyes,0.9,b\n"},
@@ -157,7 +157,7 @@ CASES = {
     "three labels for one score": (
         {"t.csv": with_cell("1,0.6", "2,0.6")},
         "audit t.csv",
-        r"column 'y' is 2 at data row 3; code the labels as 0 and 1",
+        r"column 'y' at data row 3 is 2; code the labels as 0 and 1",
     ),
     "missing label": ({"t.csv": with_cell("1,0.6", ",0.6")}, "audit t.csv", r"column 'y' is empty at data row 3"),
     "missing domain": (
@@ -168,7 +168,7 @@ CASES = {
     "negative weight": (
         {"t.csv": "y,p,domain,w\n0,0.2,a,1\n1,0.9,b,-1\n"},
         "audit t.csv --weight w",
-        r"column 'w' is negative at data row 2 \(-1",
+        r"column 'w' at data row 2 is negative \(-1",
     ),
     "weights of zero": (
         {"t.csv": "y,p,domain,w\n0,0.2,a,0\n1,0.9,b,0\n"},
@@ -189,10 +189,10 @@ CASES = {
     "confidence in percent": (
         {},
         "audit good.csv --ci 95",
-        r"ci is 95\.0; pass a number between 0 and 1 \(write 0\.95 for 95%\)",
+        r"--ci is 95\.0; pass a number between 0 and 1 \(write 0\.95 for 95%\)",
     ),
-    "no bins": ({}, "audit good.csv --bins 0", r"bins is 0; pass a whole number of at least 1"),
-    "negative tolerance": ({}, "audit good.csv --tolerance -1", r"tolerance is -1\.0; pass 0 or"),
+    "no bins": ({}, "audit good.csv --bins 0", r"--bins is 0; pass a whole number of at least 1"),
+    "negative tolerance": ({}, "audit good.csv --tolerance -1", r"--tolerance is -1\.0; pass 0 or"),
     "shrinkage of 2": ({}, "calibrate good.csv -o new.json --method robust --shrinkage 2", r"shrinkage is 2"),
     # the output
     "existing output": ({}, "calibrate good.csv -o cal.json", r"path 'cal\.json' exists; add --force to replace it"),
@@ -293,7 +293,7 @@ CASES = {
     "floor in percent": (
         {},
         "select good.csv --min-accuracy 70",
-        r"min_accuracy is 70\.0; pass a number from 0 to 1 \(0\.7 for 70%\)",
+        r"--min-accuracy is 70\.0; pass a number from 0 to 1 \(0\.7 for 70%\)",
     ),
     "one fold": ({}, "select good.csv --folds 1", r"folds is 1; pass a whole number of at least 2"),
     "more folds than rows": ({}, "select good.csv --folds 9", r"folds is 9 but there are 4 rows"),

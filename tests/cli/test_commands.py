@@ -25,6 +25,7 @@ COMMANDS = [
     "demo",
     "data",
     "finetune",
+    "train",
     "predict",
     "sweep",
     "reproduce",

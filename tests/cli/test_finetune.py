@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clovecal.training.head.classifier import CloveClassifier
-from clovecal.training.head.files import load_head
+from clovecal.training import CloveClassifier, load_head
 from clovecal.training.head.predictions import _class_numbers
 
 QUICK = ("--hidden", "8,8,8", "--max-steps", "30", "--device", "cpu")
@@ -189,7 +188,7 @@ CASES = {
     "pickled": ({"a.npz": ("X", "y", "objects")}, "finetune a.npz -o h.safetensors", r"holds Python objects"),
     "unequal": ({"a.npz": ("X", "y", "short")}, "finetune a.npz -o h.safetensors --domain short", r"has 299 rows but"),
     "truncated": ({"a.npz": "PK"}, "finetune a.npz -o h.safetensors", r"cannot be read as npz: it is no whole archive"),
-    "no label column": ({"a.csv": "x,domain\n1,a\n"}, "finetune a.csv -o h.safetensors", r"no column looks like the"),
+    "no label column": ({"a.csv": "x,domain\n1,a\n"}, "finetune a.csv -o h.safetensors", r"looks like the label"),
     "no such prefix": (
         {"a.csv": "y,x,domain\n1,1,a\n"},
         "finetune a.csv -o h.safetensors --features q",
@@ -213,7 +212,11 @@ CASES = {
         "predict good.safetensors a.npz -o p.parquet --label unknown",
         r"column 'unknown' is 7 at data row 1, a label that the head was not trained on",
     ),
-    "wrong ending": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.xlsx", r"must end in \.parquet or \.csv"),
+    "wrong ending": (
+        {"a.npz": ("X",)},
+        "predict good.safetensors a.npz -o p.xlsx",
+        r"has another ending than \.parquet and \.csv",
+    ),
     "scalar labels": (
         {"a.npz": ("X", "zero", "domains")},
         "finetune a.npz -o h.safetensors --label zero",
@@ -243,7 +246,7 @@ CASES = {
     "a wrong seed": (
         {"a.npz": ("X", "y", "domains")},
         "finetune a.npz -o h.safetensors --seed -1",
-        r"random_state is -1",
+        r"--seed is -1",
     ),
     "a needless penalty": ({}, "finetune a.csv -o h.safetensors --objective erm --penalty 3", r"erm has no penalty"),
     "its own input": ({"a.npz": ("X",)}, "finetune a.npz -o a.npz --force", r"'a\.npz' is what the command reads"),

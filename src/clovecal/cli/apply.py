@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._options import output_option
+from clovecal.cli._console import output_option
 
 
 @click.command("apply")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from clovecal.cli._options import (
+from clovecal.cli._console import (
     check_writable,
     json_option,
     load,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._options import progress
+from clovecal.cli._console import progress
 
 _WILDS = "wilds"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from clovecal.cli._options import json_option, naming, print_json, progress, table_options
+from clovecal.cli._console import json_option, naming, print_json, progress, table_options
 from clovecal.selection import CRITERIA
 
 

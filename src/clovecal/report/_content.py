@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from clovecal.expecting import RepairStudy
+
 Interval: TypeAlias = tuple[float, float]
 
 
@@ -156,64 +158,6 @@ class Invariance:
     sentences: tuple[str, ...]
     by_domain: tuple[Shift, ...]
     left_out: int
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """A domain's loss and calibration error under a method that has not seen the domain."""
-
-    name: str
-    loss: float
-    change: float
-    error: float
-
-
-@dataclass(frozen=True)
-class Repair:
-    """One way of recalibrating, judged on domains left out of its fit.
-
-    Attributes
-    ----------
-    method, meaning
-        Name, and what it does in a few words.
-    mean_loss, worst_loss, worst_loss_in
-        Average over left-out domains, the worst, and which that is.
-    change
-        Average change of the loss against the model as it is, with a confidence interval over domains; None for the
-        model as it is.
-    better_in
-        Number of domains in which the loss is lower than the model's as it is.
-    mean_error, worst_error, worst_error_in
-        The same for the calibration error.
-    by_domain
-        The values behind these.
-    """
-
-    method: str
-    meaning: str
-    mean_loss: float
-    worst_loss: float
-    worst_loss_in: str
-    change: Estimate | None
-    better_in: int
-    mean_error: float
-    worst_error: float
-    worst_error_in: str
-    by_domain: tuple[HeldOut, ...]
-
-
-@dataclass(frozen=True)
-class RepairStudy:
-    """What recalibration would do in a domain nobody has seen; the first entry is the model as it is."""
-
-    repairs: tuple[Repair, ...]
-    recommended: str
-    helps: str  # "yes", "no" or "perhaps"
-    notes: tuple[str, ...]
-
-    def of(self, method: str) -> Repair:
-        """Return the entry with that name."""
-        return next(one for one in self.repairs if one.method == method)
 
 
 @dataclass(frozen=True)

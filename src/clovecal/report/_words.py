@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from clovecal.report._content import Advice, DomainRow, Estimate, Invariance, Repair, RepairStudy, Words
+from clovecal._text import listed as _listed
+from clovecal.expecting import MeanChange, Repair, RepairStudy
+from clovecal.report._content import Advice, DomainRow, Invariance, Words
 
 WORDS: Mapping[str, Words] = MappingProxyType(
     {
@@ -55,15 +57,8 @@ _LONGEST = 60  # characters of domain names in the headline
 
 
 def listed(items: Sequence[str], most: int = _NAMED) -> str:
-    """Join items as prose, the surplus as a number.
-
-    Examples
-    --------
-    >>> listed(["Norway", "Sweden", "the UK"], most=2)
-    'Norway, Sweden and 1 more'
-    """
-    shown = list(items[:most]) + ([f"{len(items) - most} more"] if len(items) > most else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    """Join items as prose, the surplus as a number."""
+    return _listed(items, most)
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -257,7 +252,7 @@ def _recalibrate(repair: RepairStudy, words: Words, ci: float) -> Advice:
 
 def expectation(before: Repair, after: Repair, words: Words, ci: float) -> str:
     """Say what to expect in a domain nobody has seen, before and after recalibrating."""
-    change = after.change or Estimate(0.0, None, None)
+    change = after.change or MeanChange(0.0, None, None)
     losses = number(before.mean_loss, 4), number(after.mean_loss, 4)
     if losses[0] == losses[1]:
         course = f"stays at {losses[0]}"

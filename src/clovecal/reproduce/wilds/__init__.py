@@ -21,14 +21,14 @@ STUDY = Study(
             "Folder that holds camelyon17_v1.0 and the others; a miniature is written there. [for it: in the output]",
             type=Path,
         ),
-        Option("seeds", "Networks of each algorithm.", type=int, default=4, least=1),
+        Option("seeds", "Networks of each objective.", type=int, default=4, least=1),
         Option(
-            "algorithms",
-            "erm, irm-halves (WILDS' IRM), irm (its closed form), coral or group-dro; once per algorithm. The paper's "
+            "objectives",
+            "erm, irm-halves (WILDS' IRM), irm (its closed form), coral or group-dro; once per objective. The paper's "
             "three if not given.",
             several=True,
             default=(),
-            spelled="algorithm",
+            spelled="objective",
         ),
         Option("backbone", "Another network than the paper's, such as densenet169 or resnet34."),
         Option("weights", "Pretrained weights: a file, or for BERT a folder. [the caches]", type=Path),

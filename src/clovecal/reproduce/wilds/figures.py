@@ -12,10 +12,10 @@ from clovecal.plots import COLOURS, MARKERS
 from clovecal.reproduce.study import Record
 from clovecal.reproduce.wilds.settings import COLUMNS
 from clovecal.reproduce.wilds.tables import (
-    ALGORITHM_NAMES,
+    OBJECTIVE_NAMES,
     COLUMN_NAMES,
     DATASET_NAMES,
-    algorithms_in,
+    objectives_in,
     columns_in,
     judged_on,
     score_name,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The same in every panel, whichever algorithms it has.
-_MARKER = dict(zip(ALGORITHM_NAMES, MARKERS, strict=False))
+# The same in every panel, whichever objectives it has.
+_MARKER = dict(zip(OBJECTIVE_NAMES, MARKERS, strict=False))
 _COLOUR = dict(zip(COLUMNS, (*COLOURS, "#000000"), strict=True))
 
 
@@ -54,8 +54,8 @@ def figure(found: Sequence[Record]) -> Figure:
         for name in columns_in(found)
     ]
     markers = [
-        Line2D([], [], marker=_MARKER[name], linestyle="", color="#555555", label=ALGORITHM_NAMES[name])
-        for name in algorithms_in(found)
+        Line2D([], [], marker=_MARKER[name], linestyle="", color="#555555", label=OBJECTIVE_NAMES[name])
+        for name in objectives_in(found)
     ]
     canvas.legend(handles=[*colours, *markers], loc="outside right upper", frameon=False)
     return canvas
@@ -72,10 +72,10 @@ def panel(found: Sequence[Record], ax: Axes) -> Axes:
         for one in found
     ]
     for one, point in zip(found, points, strict=True):
-        algorithm, column = one["config"]["model"]["recipe"]["algorithm"], one["config"]["column"]
+        objective, column = one["config"]["model"]["recipe"]["objective"], one["config"]["column"]
         ax.plot(
             *point,
-            _MARKER[algorithm],
+            _MARKER[objective],
             color=_COLOUR[column],
             markersize=7,
             markeredgecolor="white",

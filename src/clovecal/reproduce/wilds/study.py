@@ -12,8 +12,9 @@ from clovecal.reproduce.wilds import STUDY
 from clovecal.reproduce.wilds.columns import Part, outcome
 from clovecal.reproduce.wilds.plan import Plan, prepare
 from clovecal.reproduce.wilds.settings import COLUMNS, SETTINGS, Config, Miniature, Model, models_of
-from clovecal.reproduce.wilds.stages import PARTS, alone, is_first_process, load_outputs, output_stage, train_stage
-from clovecal.training.network.training import Place
+from clovecal.reproduce.wilds.stages import PARTS, alone, output_stage, train_stage
+from clovecal.training import Resources
+from clovecal.training.loop.processes import is_first_process
 
 __all__ = [
     "COLUMNS",
@@ -58,7 +59,7 @@ def plan(
     miniature
         Whether to generate a small data set, of so many ``rows`` and pixels a side (``size``).
     weights, device, workers
-        As in `Place`.
+        As in `Resources`.
     """
     if dataset is None:
         raise InputError("dataset", "is missing", "name camelyon17, civilcomments, fmow, poverty or amazon")
@@ -73,7 +74,7 @@ def plan(
         output,
         backbone=backbone,
         miniature=Miniature(**small) if miniature else None,
-        place=Place(device=device, workers=workers, weights=weights),
+        resources=Resources(device=device, workers=workers, weights=weights),
         **which,
     )
 
@@ -97,7 +98,9 @@ def run(plan: Plan, *, checkpoint_every: int = 500, progress: Progress = SILENT)
     """
     for model in plan.models:
         task = progress.task(f"Training {model.name}")
-        train_stage(plan.folder(model), plan.data, place=plan.place, checkpoint_every=checkpoint_every, on_step=task.at)
+        train_stage(
+            plan.folder(model), plan.data, resources=plan.resources, checkpoint_every=checkpoint_every, on_step=task.at
+        )
     if is_first_process():
         with alone():
             _finish(plan, progress)
@@ -107,18 +110,17 @@ def _finish(plan: Plan, progress: Progress) -> None:
     """Keep the networks' outputs, and a record of each column."""
     task = progress.task("Predicting", len(plan.models))
     for model in plan.models:
-        output_stage(plan.folder(model), plan.parts, place=plan.place)
+        output_stage(plan.folder(model), plan.parts, resources=plan.resources)
         task.advance()
     results = results_of(plan.output)
     for model in plan.models:
         todo = list(records.missing(results, [config for config in plan.configs if config.model == model]))
         if not todo:
             continue
-        said = {
-            part: Part(plan.parts[part], load_outputs(plan.folder(model), part, len(plan.parts[part])))
-            for part in PARTS
+        measured = {
+            part: Part(plan.parts[part], plan.folder(model).load_outputs(part, len(plan.parts[part]))) for part in PARTS
         }
         task = progress.task(f"Calibrating {model.name}", len(todo))
         for config in todo:
-            records.append(results, config, outcome(config, said, device=plan.place.device))
+            records.append(results, config, outcome(config, measured, device=plan.resources.device))
             task.advance()

@@ -1,4 +1,4 @@
-"""Which column of a table of one's own is the image's file, the text, the label, the domain or the split."""
+"""Which column of your own table is the image's file, the text, the label, the domain or the split."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clovecal._text import quoted
 from clovecal.errors import InputError
 from clovecal.tables import open_table
 from clovecal.tables._columns import find_columns, reject_duplicates
@@ -111,9 +112,9 @@ def _guess_input(available: Sequence[str], kind: str, table: str) -> str:
         if len(available) == 1 and ";" in available[0]:
             raise InputError(f"table {table!r}", "is separated by semicolons", "save it with commas")
         raise InputError(
-            "no column",
-            f"of {table!r} looks like {what}",
-            f"name it with --input (it has {', '.join(map(repr, available))})",
+            "input",
+            f"cannot be guessed: no column of {table!r} looks like {what}",
+            f"choose one of {quoted(available)}",
         )
     return found
 

@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clovecal._checks import AnyArray
+from clovecal.datasets import Inputs, Texts
 from clovecal.datasets._columns import Columns, read_columns
 from clovecal.datasets._images import check_images, existing_folder, image_files, images_in
-from clovecal.datasets._lazy import Texts
-from clovecal.datasets.wilds import Inputs
 from clovecal.errors import InputError
-from clovecal.training.network.backbones import backbone
 from clovecal.training.network.columns import Roles, find_roles
-from clovecal.training.network.exporting import arrow_table, predicted_columns, worded
+from clovecal.training.network.exporting import arrow_table, predicted_columns
 from clovecal.training.network.folder import Description, TrainedNetwork
-from clovecal.training.network.training import outputs
+from clovecal.training.network.training import predict
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class NewRows:
     """What to predict.
 
@@ -70,17 +68,18 @@ def read_new(
         Columns; guessed when not given, and label and domains may be missing.
     """
     described = network.description
-    kind = backbone(described.recipe.backbone).kind
-    if (kind == "image") != (images is not None):
-        option = "--images FOLDER" if kind == "image" else "--texts"
-        raise InputError("the network", f"reads {kind}s", f"give {option}")
+    kind = described.kind
+    if images is None and kind == "image":
+        raise InputError("images", "is missing", "this network reads images: name their folder")
+    if images is not None and kind == "text":
+        raise InputError("images", f"is {str(images)!r}", "this network reads texts: leave it out")
     size = described.image[:2] if described.image is not None and described.resized else None
     if table is None:
         if images is None:
-            raise InputError("the table", "of texts is missing", "name it")
+            raise InputError("table", "is missing", "name the table of the texts")
         files = images_in(images, size=size)
         check_images(files, expected=_size(described))
-        return NewRows(files, {"file": files.names}, None)
+        return NewRows(inputs=files, kept={"file": files.names}, roles=None)
     roles = find_roles(table, kind, input=input, label=label, domains=domains, training=False)
     wanted = [roles.input, *([] if roles.label is None else [roles.label]), *roles.domains]
     columns = read_columns(Path(table), tuple(dict.fromkeys(wanted)))
@@ -96,7 +95,7 @@ def read_new(
         kept[roles.label] = _labels(columns, roles.label, described)
     for name in roles.domains:
         kept[name] = columns.labels(name) if len(roles.domains) == 1 else columns.whole(name)
-    return NewRows(inputs, kept, roles)
+    return NewRows(inputs=inputs, kept=kept, roles=roles)
 
 
 def predictions(network: TrainedNetwork, rows: NewRows, *, features: bool = False) -> pa.Table:
@@ -112,12 +111,10 @@ def predictions(network: TrainedNetwork, rows: NewRows, *, features: bool = Fals
         Whether to add the features ``emb_0`` and so on, which a head reads.
     """
     described = network.description
-    with worded(described.recipe):
-        said = outputs(network.module, described.recipe, rows.inputs, place=network.place)
-    made = predicted_columns(said, described.task, features=features)
+    outputs = predict(network.module, described.recipe, rows.inputs, resources=network.resources)
+    made = predicted_columns(outputs, described.task, features=features)
     if described.task != "regression":
-        label = (said.logits > 0).astype(int) if said.logits.ndim == 1 else said.logits.argmax(axis=1)
-        made["predicted"] = np.array(described.classes)[label]
+        made["predicted"] = np.array(described.classes)[outputs.labels()]
     clash = next((name for name in made if name in rows.kept), None)
     if clash is not None:
         raise InputError(f"column {clash!r}", "is kept, but predictions are written by this name", "rename it")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from clovecal._checks import AnyArray, FloatArray, IntArray
-from clovecal._progress import calling
+from clovecal._progress import SILENT, Progress, Task, calling
 from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy, log_loss
@@ -143,7 +143,7 @@ def train_members(
     *,
     chunk: int = 100,
     device: torch.device | str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Iterator[tuple[SweepMember, Outcome]]:
     """Train members of a sweep, yielding each with its outcome as soon as its chunk is done.
 
@@ -158,10 +158,10 @@ def train_members(
     device
         None: a GPU if there is one.
     progress
-        Called now and then with the model steps done and those to do.
+        Is told the model steps that are done.
     """
     check_device(device)
-    done, everything = 0, sum(member.steps for member in members)
+    done, task = 0, progress.task("Training", sum(member.steps for member in members))
     for lot in _chunks(members, chunk):
         first = lot[0]
         trained = train_ensemble(
@@ -183,7 +183,7 @@ def train_members(
             precision=first.precision,
             n_outputs=1 if len(data.classes) == 2 else len(data.classes),
             device=device,
-            progress=None if progress is None else calling(_shifted(progress, done, everything)),
+            progress=calling(_counting_from(done, task)),
         )
         done += sum(member.steps for member in lot)
         logits = torch.from_numpy(trained.logits(data.inputs))
@@ -272,5 +272,5 @@ def _kind(member: SweepMember) -> tuple[object, ...]:
     return (member.objective, sorted(member.options.items()), *shared)
 
 
-def _shifted(progress: Callable[[int, int], None], before: int, everything: int) -> Callable[[int, int], None]:
-    return lambda done, _: progress(before + done, everything)
+def _counting_from(before: int, task: Task) -> Callable[[int, int], None]:
+    return lambda done, _: task.at(before + done)

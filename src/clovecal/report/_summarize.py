@@ -1,47 +1,36 @@
-"""From an audit and its rows to everything the page shows: all computing of the report is done here."""
+"""From an audit to what the page shows: results arranged and put into words; everything is computed elsewhere."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 import clovecal
-from clovecal._checks import check_rng
 from clovecal.auditing import Audit
 from clovecal.domains import DomainResult, Name
 from clovecal.report import _drawn, _words
-from clovecal.report._columns import Columns
 from clovecal.report._content import DomainRow, Estimate, Invariance, KeyFigure, RankedModel, Ranking, Report, Words
-from clovecal.report._drawn import invariance_by_domain, reliability_diagram, score_histograms, worst_first
-from clovecal.report._repair import study
+from clovecal.report._drawn import invariance_by_domain, reliability_diagram, score_histograms
 from clovecal.selection import Selection
 
 
 def summarize(
     audit: Audit,
     *,
-    y: Any,
-    p: Any,
-    domains: Any,
-    sample_weight: Any = None,
     selection: Selection | None = None,
     title: str = "Calibration by domain",
     source: str | None = None,
     command: str | None = None,
     notes: Sequence[str] = (),
-    rng: np.random.Generator | int | None = 0,
 ) -> Report:
-    """Compute everything the page shows.
+    """Arrange everything the page shows.
 
     Parameters
     ----------
     audit
-        Of these rows.
-    y, p, domains, sample_weight
-        What was given to `audit`.
+        Which has its rows.
     selection
         A ranking of models to show beside it.
     title
@@ -52,8 +41,6 @@ def summarize(
         What makes this page again; None: the call of `audit` in Python.
     notes
         Remarks to show, one paragraph each.
-    rng
-        Seed or Generator; used only where the repair study draws rows.
 
     Returns
     -------
@@ -62,8 +49,7 @@ def summarize(
 
     Notes
     -----
-    Rows are counted by their weight. The repair study leaves domains out of the fits (at most ten rounds), and judges
-    every domain on all its rows.
+    Rows are counted by their weight. What recalibration would do comes from `Audit.repairs`.
 
     Examples
     --------
@@ -72,20 +58,19 @@ def summarize(
     >>> draw = np.random.default_rng(0)
     >>> p, country = draw.uniform(size=6000), np.repeat(["Norway", "Sweden", "UK"], 2000)
     >>> y = draw.uniform(size=6000) < np.where(country == "Sweden", p**2, p)
-    >>> report = summarize(cc.audit(y, p, domains=country), y=y, p=p, domains=country)
+    >>> report = summarize(cc.audit(y, p, domains=country))
     >>> report.headline
     'Miscalibrated overall, and in Sweden'
     """
-    columns = Columns(audit, y, p, domains, sample_weight)
+    labels = _labels(tuple(audit.rows))
     words = _words.WORDS[audit.task]
-    rows = _domain_rows(audit, columns)
-    overall = _overall_row(audit, columns)
-    invariance = invariance_by_domain(audit, columns, words)
-    repair = study(columns.table, [columns.names[name] for name in audit.rows], ci=audit.ci, rng=check_rng(rng))
-    limits = audit.calibration.overall_interval
+    rows = _domain_rows(audit, labels)
+    overall = _overall_row(audit)
+    invariance = invariance_by_domain(audit, labels, words)
+    repair = None if audit.repairs is None else audit.repairs.with_names(labels.__getitem__)
     mood, headline = _words.headline(
         rows,
-        overall_off=limits is not None and limits[0] > audit.tolerance,
+        overall_off=audit.miscalibrated_overall,
         invariant=invariance is None or not invariance.rejected,
     )
     return Report(
@@ -103,14 +88,14 @@ def summarize(
         overall=overall,
         domains=rows,
         most_drawn=_drawn.MOST_DRAWN,
-        diagram=reliability_diagram(audit, columns, rows),
-        histograms=score_histograms(columns, rows),
+        diagram=reliability_diagram(audit, labels),
+        histograms=score_histograms(audit, labels),
         invariance=invariance,
         repair=repair,
         ranking=None if selection is None else _ranking(selection),
         notes=tuple(notes),
-        reproduction=_reproduction(audit, columns, source),
-        command=command or _call(audit, columns),
+        reproduction=_reproduction(audit, source),
+        command=command or _call(audit),
     )
 
 
@@ -132,43 +117,46 @@ def _second_metrics(audit: Audit) -> tuple[DomainResult | None, DomainResult]:
     return (audit.metrics["accuracy"] if audit.task == "binary" else None), loss
 
 
-def _domain_rows(audit: Audit, columns: Columns) -> tuple[DomainRow, ...]:
+def _domain_rows(audit: Audit, labels: Mapping[Name, str]) -> tuple[DomainRow, ...]:
     success, loss = _second_metrics(audit)
-    off = set(audit.miscalibrated)
-    limits = audit.calibration.simultaneous_intervals
-
-    def finding(name: Name) -> str:
-        if name in off:
-            return "off"
-        return "fine" if limits[name][1] <= audit.tolerance else "unsure"
-
+    findings = dict.fromkeys(audit.within_tolerance, "fine") | dict.fromkeys(audit.miscalibrated, "off")
     return tuple(
         DomainRow(
-            columns.names[name],
-            float(audit.rows[name]),
-            audit.observed[name],
-            audit.predicted[name],
-            _estimate(audit.calibration, name),
-            None if success is None else _estimate(success, name),
-            _estimate(loss, name),
-            finding(name),
+            name=labels[name],
+            rows=float(audit.rows[name]),
+            observed=audit.observed[name],
+            predicted=audit.predicted[name],
+            error=_estimate(audit.calibration, name),
+            success=None if success is None else _estimate(success, name),
+            loss=_estimate(loss, name),
+            finding=findings.get(name, "unsure"),
         )
-        for name in worst_first(audit)
+        for name in audit.worst_first
     )
 
 
-def _overall_row(audit: Audit, columns: Columns) -> DomainRow:
+def _overall_row(audit: Audit) -> DomainRow:
     success, loss = _second_metrics(audit)
+    observed, predicted = audit.overall_means
     return DomainRow(
-        "all rows",
-        float(audit.n_rows),
-        float(np.average(columns.outcome, weights=columns.weight)),
-        float(np.average(columns.score, weights=columns.weight)),
-        _overall_estimate(audit.calibration),
-        None if success is None else _overall_estimate(success),
-        _overall_estimate(loss),
-        "",
+        name="all rows",
+        rows=float(audit.n_rows),
+        observed=observed,
+        predicted=predicted,
+        error=_overall_estimate(audit.calibration),
+        success=None if success is None else _overall_estimate(success),
+        loss=_overall_estimate(loss),
+        finding="",
     )
+
+
+def _labels(names: Sequence[Name]) -> dict[Name, str]:
+    """Return a text for each domain; 1 and '1' are told apart."""
+    texts = [str(name) for name in names]
+    return {
+        name: text if texts.count(text) == 1 else f"{name!r} ({type(name).__name__})"
+        for name, text in zip(names, texts, strict=True)
+    }
 
 
 def _key_figures(
@@ -208,27 +196,33 @@ def _key_figures(
 
 def _ranking(selection: Selection) -> Ranking:
     models = tuple(
-        RankedModel(None if one.excluded else place, one.name, one.criterion, one.accuracy, one.excluded)
+        RankedModel(
+            place=None if one.excluded else place,
+            name=one.name,
+            criterion=one.criterion,
+            accuracy=one.accuracy,
+            excluded=one.excluded,
+        )
         for place, one in enumerate(selection.table, start=1)
     )
     return Ranking(selection.verdict, selection.criterion, selection.min_accuracy, models)
 
 
-def _reproduction(audit: Audit, columns: Columns, source: str | None) -> tuple[tuple[str, str], ...]:
+def _reproduction(audit: Audit, source: str | None) -> tuple[tuple[str, str], ...]:
     entries: Mapping[str, str] = {
         "File": source or "",
         "Rows": f"{audit.n_rows:,.0f}"
-        + (f" (given as {columns.domains.n_rows:,} weighted rows)" if columns.weighted else ""),
+        + (f" (given as {len(audit.table):,} weighted rows)" if audit.table.weight is not None else ""),
         "Domains": f"{len(audit.rows):,}",
         "Rows in no domain": f"{audit.rows_in_no_domain:,.0f}" if audit.rows_in_no_domain else "",
         "Task": {"binary": "two classes", "multiclass": "several classes", "regression": "regression"}[audit.task],
-        "Settings": f"{columns.bins} bins, {audit.ci:.0%} intervals, tolerance {audit.tolerance:g}",
+        "Settings": f"{audit.bins} bins, {audit.ci:.0%} intervals, tolerance {audit.tolerance:g}",
         "Software": f"clovecal {clovecal.__version__}, Python {platform.python_version()}, numpy {np.__version__}",
     }
     return tuple((label, value) for label, value in entries.items() if value)
 
 
-def _call(audit: Audit, columns: Columns) -> str:
-    weights = ", sample_weight=sample_weight" if columns.weighted else ""
-    settings = f"bins={columns.bins}, ci={audit.ci:g}, tolerance={audit.tolerance:g}"
+def _call(audit: Audit) -> str:
+    weights = ", sample_weight=sample_weight" if audit.table.weight is not None else ""
+    settings = f"bins={audit.bins}, ci={audit.ci:g}, tolerance={audit.tolerance:g}"
     return f'clovecal.audit(y, p, domains=domains, task="{audit.task}"{weights}, {settings})'

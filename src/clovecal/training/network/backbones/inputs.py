@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clovecal.datasets.wilds import Inputs
+from clovecal.datasets import Inputs
 
 _WORD = re.compile(r"\w+")
+BUCKETS, LENGTH = 2048, 32  # of the hashed words that the small text network reads
 # Of ImageNet, as torchvision's pretrained networks and WILDS' default transform have them.
 _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -41,14 +42,14 @@ class HashedWords:
 
     Examples
     --------
-    >>> from clovecal.datasets._lazy import Texts
+    >>> from clovecal.datasets import Texts
     >>> HashedWords(Texts(np.array(["Well done!"])), buckets=1000, length=4)[0]
     tensor([ 41, 805,   0,   0])
     """
 
     inputs: Inputs
-    buckets: int
-    length: int
+    buckets: int = BUCKETS
+    length: int = LENGTH
 
     def __len__(self) -> int:
         return len(self.inputs)

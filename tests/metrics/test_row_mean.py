@@ -237,10 +237,10 @@ def test_long_tables_are_added_up_over_chunks() -> None:
     [
         ([], [], {}, "p is empty; pass at least one row"),
         ([0, 1], [0.5], {}, "p has 1 row but y has 2"),
-        ([0, 1], [0.5, -0.1], {}, r"p is -0.1 at row 1, outside \[0, 1\]"),
+        ([0, 1], [0.5, -0.1], {}, r"p at row 1 is -0.1, outside \[0, 1\]"),
         ([0, 1], [50, 70], {}, "divide percentages by 100"),
-        ([0, 0.5], [0.5, 0.1], {}, "y is 0.5 at row 1; code the labels as 0 and 1"),
-        ([0, 1], [0.5, 0.1], {"sample_weight": [1, float("nan")]}, "sample_weight has 1 row with a missing"),
+        ([0, 0.5], [0.5, 0.1], {}, "y at row 1 is 0.5; code the labels as 0 and 1"),
+        ([0, 1], [0.5, 0.1], {"sample_weight": [1, float("nan")]}, "sample_weight at row 1 is missing or infinite"),
     ],
 )
 def test_unusable_input_is_named(metric: Any, y: Any, p: Any, options: dict[str, Any], message: str) -> None:

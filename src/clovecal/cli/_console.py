@@ -1,19 +1,19 @@
-"""Options and output that several commands share."""
+"""What several commands share: options, reading a table, wording errors, progress, output."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from clovecal._files import check_writable
-from clovecal._progress import progress_bar
-from clovecal.errors import InputError
+from clovecal.errors import InputError, OutputExists
+from clovecal.files import check_writable
+from clovecal.progress import on_terminal
 
 if TYPE_CHECKING:
     from clovecal.tables import PredictionTable
@@ -103,15 +103,60 @@ def naming(table: PredictionTable) -> Iterator[None]:
         raise error.about(said.get(error.argument, error.argument), row_name="data row", first_row=1, **place) from None
 
 
+class Group(click.Group):
+    """A group in whose commands an error about an argument of the library names the command's own option."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            raise in_words_of(error, command) from None
+
+
+class LazyGroup(Group):
+    """A group whose commands are imported when used, each from a module of its own; their one-line help is known."""
+
+    def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._modules = modules  # of each command by its name: its module and its help
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their table."""
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self._modules:
+            return None
+        command: click.Command = import_module(self._modules[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self._modules.items()])
+
+
+def in_words_of(error: InputError, command: click.Command | None) -> InputError:
+    """Name a command's own options in an error, where the library names its arguments."""
+    if isinstance(error, OutputExists):
+        error.remedy = "add --force to replace it, or choose another name"
+    names = {} if command is None else {one.name: _shown(one) for one in command.params}
+    words = " and ".join(names.get(name, name) for name in error.argument.split(" and "))
+    return error.about(words) if words != error.argument else error
+
+
+def _shown(parameter: click.Parameter) -> str:
+    return max(parameter.opts, key=len) if isinstance(parameter, click.Option) else parameter.human_readable_name
+
+
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Show that something is going on, on a terminal, while it takes more than a moment."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(f"{what} …"):
+    """Show on a terminal that something is going on."""
+    with on_terminal() as shown:
+        shown.task(what)
         yield
 
 
@@ -128,17 +173,17 @@ def drawing() -> Iterator[None]:
 
 
 @contextmanager
+def progress_bar(what: str) -> Iterator[Callable[..., None]]:
+    """Yield a function of how much is done and how much there is, which draws a bar on a terminal."""
+    with on_terminal() as shown:
+        yield shown.task(what).at
+
+
+@contextmanager
 def counting_bar(what: str, total: float) -> Iterator[Callable[[float], None]]:
     """Yield a function of how much more is done, which draws a bar on a terminal."""
-    with progress_bar(what) as update:
-        done = 0.0
-
-        def advance(more: float) -> None:
-            nonlocal done
-            done += more
-            update(done, total)
-
-        yield advance
+    with on_terminal() as shown:
+        yield shown.task(what, total).advance
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -147,9 +192,12 @@ def print_json(content: dict[str, Any]) -> None:
 
 
 __all__ = [
+    "Group",
+    "LazyGroup",
     "check_writable",
     "counting_bar",
     "drawing",
+    "in_words_of",
     "json_option",
     "load",
     "naming",
