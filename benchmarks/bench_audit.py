@@ -22,7 +22,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
 import clovecal as cc
-from _timing import Result, append_record, environment, interleaved_minima, run_child
+from _timing import Result, interleaved_minima, keep, run_child
 
 DOMAINS = 50
 BINS = 10
@@ -218,7 +218,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH", help="append a record of this run")
     arguments = parser.parse_args()
     parts = arguments.parts or list(PARTS)
-    around = environment(("clovecal", "numpy", "scipy", "scikit-learn", "pandas"))
     results = []
     for part in parts:
         for result in PARTS[part]():
@@ -226,7 +225,7 @@ def main() -> None:
             results.append(asdict(result))
     if arguments.json:
         config = {"parts": parts, "domains": DOMAINS, "bins": BINS, "clock": "CPU seconds, least of interleaved rounds"}
-        append_record(arguments.json, {"config": config, **around, "results": results})
+        keep(arguments.json, config, results)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from _timing import Result, append_record, environment
+from _timing import Result, keep
 from clovecal.datasets import Files, Inputs, LazyDataset, decode_image, decode_npz
 from clovecal.reproduce.wilds.settings import SETTINGS
 from clovecal.training.data import TrainingData
@@ -375,8 +375,6 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES), help="tables to estimate")
     parser.add_argument("--json", type=Path, metavar="PATH", help="append a record of this run")
     arguments = parser.parse_args()
-    around = environment(("numpy", "pillow", "torch", "torchvision"))
-    around["machine"]["gpu"] = torch.cuda.get_device_name() if arguments.device == "cuda" else None
     timing = Timing(arguments.device, arguments.workers, arguments.warm_up, arguments.steps)
     results = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -392,7 +390,7 @@ def main() -> None:
                 results.append(asdict(result))
     if arguments.json:
         config = {name: value for name, value in vars(arguments).items() if name != "json"}
-        append_record(arguments.json, {"config": config, **around, "results": results})
+        keep(arguments.json, config, results, packages=("pillow", "torchvision"))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def register_criterion(name: str, metric: Callable[..., float], *, summary: str 
     See Also
     --------
     CRITERIA : The criteria by name.
-    clovecal.domains.register_metric : Compute a metric in all domains at once.
+    clovecal.metrics.register_metric : Compute a metric in all domains at once.
 
     Examples
     --------

@@ -23,12 +23,12 @@ from clovecal.reproduce.colored_mnist.choice import (
     CRITERIA,
     OURS,
     choose,
-    half_skill,
     objective,
     optimal_log_losses,
     pearson,
     pools,
     ranked,
+    selection,
     spread,
 )
 from clovecal.reproduce.colored_mnist.data import Part, Split, split
@@ -72,7 +72,7 @@ def pool_of_five():
 
 def test_the_floor_is_halfway_from_chance_to_the_most_accurate_model(pool_of_five):
     (pool,) = pools(pool_of_five, "digit25")
-    assert half_skill(pool) == pytest.approx(0.5 + (0.9 - 0.5) / 2)  # .7
+    assert selection(pool, "ece").min_accuracy == pytest.approx(0.5 + (0.9 - 0.5) / 2)  # .7
 
 
 def test_a_floor_is_of_the_model_as_it_is_which_the_test_domain_is_judged_with():
@@ -80,14 +80,14 @@ def test_a_floor_is_of_the_model_as_it_is_which_the_test_domain_is_judged_with()
     useless["validation"] = {**useless["validation"], "accuracy": [0.5, 0.5]}
     (pool,) = pools([useless, record(1, id_accuracy=0.8, ood=0.7)], "digit25")
     assert choose(pool, "raw-irm", 0.6) == 1
-    assert half_skill(pool) == pytest.approx(0.65)
+    assert selection(pool, "ece").min_accuracy == pytest.approx(0.65)
 
 
 def test_the_lowest_criterion_above_the_floor_comes_first_and_ties_go_to_the_more_accurate(pool_of_five):
     (pool,) = pools(pool_of_five, "digit25")
-    assert ranked(pool, "ece", 0.0).tolist() == [0, 2, 1, 3, 4]  # 1 and 2 tie at .02; 2 is more accurate
-    assert ranked(pool, "ece", 0.69).tolist() == [2, 3, 4]
-    assert ranked(pool, "ece", 0.95).tolist() == []
+    assert ranked(pool, "ece", 0.0) == [0, 2, 1, 3, 4]  # 1 and 2 tie at .02; 2 is more accurate
+    assert ranked(pool, "ece", 0.69) == [2, 3, 4]
+    assert ranked(pool, "ece", 0.95) == []
 
 
 def test_the_choice_is_the_most_accurate_of_the_best_so_many(pool_of_five):
@@ -162,11 +162,11 @@ def test_a_method_trains_with_its_own_penalty_and_kernel():
     objectives = pytest.importorskip("clovecal.training.objectives")
     drawn = draw(Config("color05", METHODS["clove-unbiased"], member=0))
     assert 10**4.5 <= drawn.penalty_weight <= 10**6.5
-    ours = colored_mnist._objective(METHODS["clove-unbiased"], drawn)
+    ours = colored_mnist.objective_of(METHODS["clove-unbiased"], drawn)
     assert ours.options["unbiased"]
-    assert "unbiased" not in colored_mnist._objective(METHODS["clove"], drawn).options
-    assert colored_mnist._objective(METHODS["clove-full"], drawn).options["gamma"] == 30
-    assert isinstance(colored_mnist._objective(METHODS["irm"], drawn), objectives.IRM)
+    assert "unbiased" not in colored_mnist.objective_of(METHODS["clove"], drawn).options
+    assert colored_mnist.objective_of(METHODS["clove-full"], drawn).options["gamma"] == 30
+    assert isinstance(colored_mnist.objective_of(METHODS["irm"], drawn), objectives.IRM)
 
 
 def test_digits_are_dealt_to_one_domain_each_and_five_sevenths_train():
@@ -256,7 +256,7 @@ def quick_training(monkeypatch):
         logits = np.array([np.random.default_rng(config.member).normal(size=len(rows.X)) for config in members])
         return logits, ["loss is NaN at step 3" if config.member == 2 else None for config in members]
 
-    monkeypatch.setattr(colored_mnist, "_train", train)
+    monkeypatch.setattr(colored_mnist, "train", train)
     return asked
 
 
@@ -516,6 +516,6 @@ def test_the_readme_shows_the_committed_records_and_averages_are_of_the_models_r
         config = average["config"]
         of_seed = [one for one in found if one["config"]["seed"] == config["seed"]]
         (pool,) = pools(of_seed, config["setting"], config["methods"])
-        best = ranked(pool, config["criterion"], half_skill(pool))[: config["count"]]
+        best = ranked(pool, config["criterion"])[: config["count"]]
         chosen = [pool.records[number]["config"] for number in best]
         assert average["members"] == [[one["method"]["name"], one["member"]] for one in chosen]

@@ -163,6 +163,19 @@ def test_the_command_writes_records_and_figure_and_replaces_them_only_by_force(
     assert len(records.read(output / "results.jsonl")) == 5
 
 
+def test_the_command_goes_on_where_an_earlier_one_was_interrupted(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_bit, "configs", lambda: TINY)
+    lines = results.read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "results.jsonl").write_text("".join(lines[:3]), encoding="utf-8")
+    done = CliRunner().invoke(cli.group, [*COMMAND, "--output", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "3 of 5 parts have a record; 2 to compute." in done.stderr
+    assert (tmp_path / "results.jsonl").read_text(encoding="utf-8").startswith("".join(lines[:3]))
+    assert len(records.read(tmp_path / "results.jsonl")) == 5
+
+
 def test_the_command_names_the_package_that_figures_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

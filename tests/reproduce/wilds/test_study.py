@@ -325,7 +325,7 @@ def test_an_interrupted_command_says_that_it_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_run_says_what_is_being_done(tmp_path, told):
-    wilds.run(prepare("poverty", tmp_path, algorithms=["erm"]), progress=told)
+    wilds.run(prepare("poverty", tmp_path, objectives=["erm"]), progress=told)
     assert [what.partition(" ")[0] for what, _ in told.tasks] == ["Training", "Predicting", "Calibrating"]
     assert told.tasks[1:] == [("Predicting", 1), ("Calibrating poverty-erm-tiny-image-0", 5)]
 

@@ -9,11 +9,11 @@ __all__ = ["STUDY"]
 
 STUDY = Study(
     name="colored-mnist",
-    summary="Colored MNIST: 300 models a setting, and the choice among them (section 6.1).",
+    summary="Colored MNIST: 300 models per setting, and the choice among them (section 6.1).",
     description="Colored MNIST: train models by the hundred, and choose among them without test data (section 6.1, "
     "appendix C).\n\n"
-    "Writes results.jsonl (a record a model), averages.jsonl and four kinds of figures, and prints tables with the "
-    "paper's numbers beside ours.",
+    "Writes results.jsonl (a record for each model), averages.jsonl and four kinds of figures, and prints tables with "
+    "the paper's numbers beside ours.",
     package=__name__,
     options=(
         Option(

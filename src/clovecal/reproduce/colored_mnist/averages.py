@@ -14,7 +14,7 @@ from scipy.special import expit
 import clovecal as cc
 from clovecal import records
 from clovecal.files import replacing
-from clovecal.reproduce.colored_mnist.choice import half_skill, pools, ranked
+from clovecal.reproduce.colored_mnist.choice import pools, ranked
 from clovecal.reproduce.study import Record
 
 Key = tuple[str, int]  # a method's name and a member's number
@@ -31,7 +31,7 @@ class Average:
     methods
         Whose models are ranked.
     criterion
-        A name in `CRITERIA`; the floor is `half_skill`.
+        A name in `CRITERIA`; the floor is at half the skill.
     count
         How many are averaged.
     """
@@ -80,7 +80,7 @@ def run_averages(found: Sequence[Record], folder: Path, results: Path, wanted: I
     for average in records.missing(results, wanted):
         of_rows = [one for one in found if _same_rows(one, average)]
         for pool in pools(of_rows, average.setting, average.methods):  # one at most
-            best = ranked(pool, average.criterion, half_skill(pool))[: average.count]
+            best = ranked(pool, average.criterion)[: average.count]
             chosen = [_key(pool.records[number]) for number in best]
             kept, y = _kept(folder, average)
             if len(chosen) == average.count and all(key in kept for key in chosen):

@@ -14,20 +14,19 @@ from numpy.typing import NDArray
 from clovecal.plots import COLOURS, MARKERS
 from clovecal.reproduce.colored_mnist.choice import (
     CRITERIA,
-    NAMES,
     OURS,
     Pool,
-    choose,
     methods_of,
     models_in,
     objective,
     optimal_log_losses,
     pearson,
     pools,
+    selection,
     settings_of,
     spread,
 )
-from clovecal.reproduce.colored_mnist.settings import PAPERS, SETTINGS
+from clovecal.reproduce.colored_mnist.settings import METHODS, PAPERS, SETTINGS, TITLES
 from clovecal.reproduce.study import Record
 
 _RED = "#c00000"  # the paper's red marks: a dashed line, a diamond
@@ -92,7 +91,7 @@ def _box_panel(axes: Axes, records: Sequence[Record], setting: str) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(range(len(methods)), [_on_lines(NAMES.get(one, one)) for one in methods], fontsize="small")
+    axes.set_xticks(range(len(methods)), [_on_lines(TITLES.get(one, one)) for one in methods], fontsize="small")
     axes.set_ylabel("log-loss in the test domain, nats")
     axes.set_title(str(SETTINGS[setting]), fontsize="medium")
     axes.set_xlabel("box: quartiles; whiskers: 5% and 95%; dots: models", fontsize="small")
@@ -125,7 +124,7 @@ def correlation_figure(records: Sequence[Record], setting: str, criteria: Sequen
                     marker=_marker(method),
                     alpha=0.55,
                     linewidths=0,
-                    label=None if number else NAMES.get(method, method),
+                    label=None if number else TITLES.get(method, method),
                 )
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel(f"{CRITERIA[criterion].axis}, mean over the training domains")
@@ -170,7 +169,7 @@ def selection_figure(records: Sequence[Record], settings: Sequence[str], criteri
             fontsize="small", frameon=False, title=title, title_fontsize="small", alignment="left",
             loc="upper left", bbox_to_anchor=(0, -0.13), ncols=len(criteria) + 1,
         )  # fmt: skip
-    among = ", ".join(NAMES.get(one, one) for one in methods_of(records))
+    among = ", ".join(TITLES.get(one, one) for one in methods_of(records))
     figure.suptitle(f"choice among all models of {among}", fontsize="medium")
     return figure
 
@@ -178,10 +177,8 @@ def selection_figure(records: Sequence[Record], settings: Sequence[str], criteri
 def _curve(axes: Axes, found: Sequence[Pool], criterion: str, colour: str) -> None:
     accuracy: NDArray[np.float64] = np.full((len(found), len(_FLOORS)), np.nan)
     for row, pool in zip(accuracy, found, strict=True):
-        for place, floor in enumerate(_FLOORS):
-            chosen = choose(pool, criterion, floor)
-            if chosen is not None:
-                row[place] = pool.ood_accuracy[chosen]
+        points = selection(pool, criterion, floor=None).curve(_FLOORS.tolist())  # as far as a model reaches the floor
+        row[: len(points)] = pool.ood_accuracy[[int(point.best) for point in points]]
     mean, deviation = accuracy.mean(axis=0), _deviation(accuracy)
     axes.step(_FLOORS, mean, where="post", color=colour, label=CRITERIA[criterion].label)
     if len(found) > 1:
@@ -198,7 +195,7 @@ def _on_lines(name: str) -> str:
 
 
 def _place(method: str) -> int:
-    return list(NAMES).index(method) if method in NAMES else len(NAMES)
+    return list(METHODS).index(method) if method in METHODS else len(METHODS)
 
 
 def _colour(method: str) -> str:

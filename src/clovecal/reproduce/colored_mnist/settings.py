@@ -36,14 +36,14 @@ class _Range(TypedDict):
 
 @dataclass(frozen=True)
 class Method:
-    """How a model is trained.
+    """How a model is trained: what it minimises, and how.
 
     Attributes
     ----------
     name
-        As figures and tables call it.
-    penalty
-        "none", "irm" or "clove".
+        As the command calls it.
+    objective
+        A name in `clovecal.training.objectives.OBJECTIVES`: "erm", "irm" or "clove".
     steps
         Steps of the optimizer.
     batch_size
@@ -62,7 +62,7 @@ class Method:
     """
 
     name: str
-    penalty: str
+    objective: str
     steps: int
     batch_size: int | None = None
     optimizer: str = "adam"
@@ -83,18 +83,17 @@ _STRONG: _Range = {"weakest": 10**4.5, "strongest": 10**6.5}
 # unstable. The last two are ours. Both have stronger penalties. Small batches: without the kernel's diagonal, which
 # does not vanish for a calibrated model and rewards confidence. Full batches: with a kernel sharp enough to see the
 # whole reliability curve on [½, 1].
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {
-        one.name: one
-        for one in (
-            Method("erm", "none", steps=501, precision="bf16"),
-            Method("irm", "irm", steps=501, precision="bf16"),
-            Method("clove", "clove", steps=5001, batch_size=512),
-            Method("clove-adagrad", "clove", steps=5001, batch_size=512, optimizer="adagrad", rate_factor=5.0),
-            Method("clove-unbiased", "clove", steps=5001, batch_size=512, **_STRONG, unbiased=True),
-            Method("clove-full", "clove", steps=1001, gamma=30.0, **_STRONG, precision="bf16"),
-        )
-    }
-)
+_TITLES = {
+    Method("erm", "erm", steps=501, precision="bf16"): "ERM",
+    Method("irm", "irm", steps=501, precision="bf16"): "IRMv1",
+    Method("clove", "clove", steps=5001, batch_size=512): "CLOvE (paper)",
+    Method("clove-adagrad", "clove", steps=5001, batch_size=512, optimizer="adagrad", rate_factor=5.0): (
+        "CLOvE (paper, Adagrad)"
+    ),
+    Method("clove-unbiased", "clove", steps=5001, batch_size=512, **_STRONG, unbiased=True): "CLOvE (unbiased)",
+    Method("clove-full", "clove", steps=1001, gamma=30.0, **_STRONG, precision="bf16"): "CLOvE (full batch)",
+}
+METHODS: Mapping[str, Method] = MappingProxyType({one.name: one for one in _TITLES})
+TITLES: Mapping[str, str] = MappingProxyType({one.name: title for one, title in _TITLES.items()})
 PAPERS = ("erm", "irm", "clove")  # the pool of 300 that the paper chooses from
 DEFAULT_METHODS = (*PAPERS, "clove-unbiased", "clove-full")

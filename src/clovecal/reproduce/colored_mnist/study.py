@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import clovecal as cc
 from clovecal import records
 from clovecal.errors import InputError
-from clovecal.progress import SILENT, Progress, Task
+from clovecal.progress import SILENT, Progress, Task, calling
 from clovecal.reproduce.colored_mnist.averages import Average, keep_predictions, run_averages
 from clovecal.reproduce.colored_mnist.choice import OURS
 from clovecal.reproduce.colored_mnist.config import Config, Hyperparameters, configs, draw
@@ -31,7 +31,7 @@ from clovecal.reproduce.study import Plan
 if TYPE_CHECKING:
     from clovecal.training.objectives import Objective
 
-__all__ = ["Config", "Hyperparameters", "Models", "configs", "draw", "plan", "run"]
+__all__ = ["Config", "Hyperparameters", "Models", "configs", "draw", "objective_of", "plan", "run", "train"]
 
 FloatArray = NDArray[np.float64]
 
@@ -106,7 +106,7 @@ def run(plan: Models, *, progress: Progress = SILENT) -> None:
             for _, of_method in groupby(of_split, key=lambda config: config.method):
                 for members in _lots(list(of_method), plan.at_once):
                     start = time.perf_counter()
-                    logits, diverged = _train(members, rows, plan.device, task)
+                    logits, diverged = train(members, rows, plan.device, task)
                     seconds = (time.perf_counter() - start) / len(members)
                     _keep(plan.predictions, members, logits, rows)
                     measured = over_models(_measuring(members[0].method, rows), logits, diverged)
@@ -160,11 +160,10 @@ def _keep(folder: Path, members: Sequence[Config], logits: FloatArray, rows: Spl
     keep_predictions(folder, name, [config.member for config in members], test, rows.test.y)
 
 
-def _train(
+def train(
     members: Sequence[Config], rows: Split, device: str | None, task: Task
 ) -> tuple[FloatArray, Sequence[str | None]]:
     """Train models of one method; return each one's logits for all rows, and why it diverged or None."""
-    from clovecal.progress import calling
     from clovecal.training.data import TrainingData
     from clovecal.training.ensemble import Member, train_ensemble
     from clovecal.training.loop.predicting import as_device
@@ -182,7 +181,7 @@ def _train(
         [
             Member(
                 hidden=(one.hidden, one.hidden),
-                objective=_objective(method, one),
+                objective=objective_of(method, one),
                 learning_rate=one.learning_rate,
                 weight_decay=one.l2,
                 seed=1000 * seed + config.member,
@@ -202,13 +201,14 @@ def _train(
     return trained.logits(rows.X), trained.diverged
 
 
-def _objective(method: Method, drawn: Hyperparameters) -> Objective:
+def objective_of(method: Method, drawn: Hyperparameters) -> Objective:
+    """Return what a model of a method minimises."""
     from clovecal.training.objectives import make_objective
 
-    if method.penalty == "none":
+    if method.objective == "erm":
         return make_objective("erm")
-    kernel = _kernel(method) if method.penalty == "clove" else {}
-    return make_objective(method.penalty, penalty=drawn.penalty_weight, anneal=drawn.anneal, **kernel)
+    kernel = _kernel(method) if method.objective == "clove" else {}
+    return make_objective(method.objective, penalty=drawn.penalty_weight, anneal=drawn.anneal, **kernel)
 
 
 def _kernel(method: Method) -> dict[str, Any]:
@@ -234,8 +234,8 @@ def _mapping(workers: int) -> Iterator[Callable[..., Iterable[dict[str, Any]]]]:
 def _measuring(method: Method, rows: Split) -> Callable[[FloatArray, str | None], dict[str, Any]]:
     """Return a function of a model's logits and of why it diverged, which other processes can be given."""
     penalty: Metric | None = None
-    if method.penalty != "none":
-        penalty = cc.irm_penalty if method.penalty == "irm" else partial(cc.mmce, **_kernel(method))
+    if method.objective != "erm":
+        penalty = cc.irm_penalty if method.objective == "irm" else partial(cc.mmce, **_kernel(method))
     return partial(_measure_one, replace(rows, X=rows.X[:0]), penalty)  # without the inputs, which are large
 
 

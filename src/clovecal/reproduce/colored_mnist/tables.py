@@ -10,12 +10,10 @@ import numpy as np
 from clovecal.reproduce.colored_mnist.choice import (
     AMONG,
     CRITERIA,
-    NAMES,
     OURS,
     Pool,
     averages_in,
     choose,
-    half_skill,
     methods_of,
     models_in,
     objective,
@@ -25,7 +23,7 @@ from clovecal.reproduce.colored_mnist.choice import (
     settings_of,
     spread,
 )
-from clovecal.reproduce.colored_mnist.settings import PAPERS, SETTINGS
+from clovecal.reproduce.colored_mnist.settings import PAPERS, SETTINGS, TITLES
 from clovecal.reproduce.study import Record
 from clovecal.text import markdown
 
@@ -67,7 +65,7 @@ def _methods_table(records: Sequence[Record], setting: str) -> str:
         ]
         rows.append(
             [
-                NAMES.get(method, method),
+                TITLES.get(method, method),
                 str(len(members)),
                 str(len(members) - len(trained)),
                 " / ".join(_percent(value) for value in np.percentile(accuracy, (25, 50, 75))),
@@ -121,10 +119,10 @@ def _selection_table(records: Sequence[Record], averages: Sequence[Record], sett
             rows += _selection_row(f"ECE, floor {floor:.0%}", whose, found, by_ece, known.get("floor", ""))
         for name in ("ece", "raw-irm", "positive-mmce"):
             label = f"{CRITERIA[name].label}, floor at half the skill"
-            rows += _selection_row(label, whose, found, partial(_above_half, criterion=name))
+            rows += _selection_row(label, whose, found, partial(choose, criterion=name))
         rows += _our_rows(averages, setting, whose, found)
     for method in methods_of(records):
-        mine, name = pools(records, setting, (method,)), NAMES.get(method, method)
+        mine, name = pools(records, setting, (method,)), TITLES.get(method, method)
         rows += _our_rows(averages, setting, name, mine)
     head = [
         "chosen by",
@@ -141,8 +139,8 @@ def _selection_table(records: Sequence[Record], averages: Sequence[Record], sett
 def _our_rows(averages: Sequence[Record], setting: str, whose: str, found: Sequence[Pool]) -> Iterator[list[str]]:
     """Return the rows of our criterion: its best model, the most accurate of its best, and their mean predictions."""
     label = f"{CRITERIA[OURS].label}, floor at half the skill"
-    yield from _selection_row(label, whose, found, partial(_above_half, criterion=OURS))
-    most_accurate = partial(_above_half, criterion=OURS, among=AMONG)
+    yield from _selection_row(label, whose, found, partial(choose, criterion=OURS))
+    most_accurate = partial(choose, criterion=OURS, among=AMONG)
     yield from _selection_row(f"the same, the most accurate of the {AMONG} best", whose, found, most_accurate)
     yield from _average_rows(averages, setting, whose, found)
 
@@ -173,15 +171,11 @@ def _average_rows(averages: Sequence[Record], setting: str, whose: str, found: S
 
 
 def _names(methods: Iterable[str]) -> str:
-    return ", ".join(NAMES.get(name, name) for name in dict.fromkeys(methods))
+    return ", ".join(TITLES.get(name, name) for name in dict.fromkeys(methods))
 
 
 def _most_accurate(pool: Pool) -> int:
     return int(np.argmax(pool.id_accuracy))
-
-
-def _above_half(pool: Pool, *, criterion: str, among: int = 1) -> int | None:
-    return choose(pool, criterion, half_skill(pool), among=among)
 
 
 def _percent(share: float) -> str:

@@ -74,7 +74,7 @@ def summary(found: Sequence[Record]) -> str:
     """Say in words what the records show."""
     cases = _of_kind(found, "case")
     spurious = [one for one in cases if not one["optima"]["IRMv1"]["invariant"]]
-    lines = [line for one in spurious for line in _case_classifiers_in_words(one)]
+    lines = [line for one in spurious for line in _case_in_words(one)]
     invariant = [_name(one) for one in cases if one not in spurious]
     lines.append(f"IRMv1's best odd classifier is the invariant one in: {'; '.join(invariant) or 'no case'}.")
     not_odd = [_name(one) for one in cases if not one["optima"]["IRMv1 of all"]["odd"]]
@@ -89,7 +89,7 @@ def summary(found: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def _case_classifiers_in_words(record: Record) -> list[str]:
+def _case_in_words(record: Record) -> list[str]:
     config, optima = record["config"], record["optima"]
     erm, irm, clove = (optima[name] for name in ("ERM", "IRMv1", "CLOvE"))
     kind = {True: "the invariant classifier", False: "spurious"}

@@ -32,7 +32,7 @@ STUDY = Study(
         ),
         Option("backbone", "Another network than the paper's, such as densenet169 or resnet34."),
         Option("weights", "Pretrained weights: a file, or for BERT a folder. [the caches]", type=Path),
-        Option("batch_size", "Rows a batch. [WILDS']", type=int, least=1),
+        Option("batch_size", "Rows per batch. [WILDS']", type=int, least=1),
         Option("epochs", "Epochs of training. [WILDS']", type=int, least=1),
         Option("head_steps", "Most steps of the CLOvE head.", type=int, default=5000, least=1),
         Option("device", "Device of torch. [a GPU; on the CPU only if you say cpu]"),
@@ -42,7 +42,7 @@ STUDY = Study(
             "miniature", "Generate a small data set and train a small network, in minutes.", type=bool, default=False
         ),
         Option("rows", "Rows of the miniature.", type=int, least=100, shown_default="1000"),
-        Option("size", "Pixels a side in the miniature.", type=int, least=8, shown_default="32"),
+        Option("size", "Pixels per side in the miniature.", type=int, least=8, shown_default="32"),
         Option("dry_run", "Check everything and print the plan, the disk and the GPU hours.", type=bool, default=False),
         Option(
             "show_only",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The same in every panel, whichever algorithms it has.
+# The same in every panel, whichever objectives it has.
 _MARKER = dict(zip(OBJECTIVE_NAMES, MARKERS, strict=False))
 _COLOUR = dict(zip(COLUMNS, (*COLOURS, "#000000"), strict=True))
 

@@ -128,7 +128,7 @@ def error_table(found: Sequence[Record]) -> str:
 
 
 def objectives_in(found: Iterable[Record]) -> list[str]:
-    """Return the algorithms that have records, in the tables' order."""
+    """Return the objectives that have records, in the tables' order."""
     here = {one["config"]["model"]["recipe"]["objective"] for one in found}
     return [name for name in OBJECTIVE_NAMES if name in here]
 

@@ -1,7 +1,7 @@
 """How often does the invariance test reject, when it should not and when it should?
 
-python experiments/invariance-test/simulate.py            run every setting that results.jsonl lacks
-python experiments/invariance-test/simulate.py --table    print the records as markdown
+python experiments/invariance-test/invariance_test.py            run every setting that results.jsonl lacks
+python experiments/invariance-test/invariance_test.py --table    print the records as markdown
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clovecal.metrics._invariance import invariance_test
+from clovecal import invariance_test
+from clovecal.text import markdown
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from records import append, markdown, missing, read, seed_of
+from shared import OwnStudy, seed_of
 
-RESULTS = Path(__file__).with_name("results.jsonl")
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array, NDArray[np.intp]]  # labels, scores, domains
 
@@ -38,7 +39,7 @@ DEPARTURES = ("shift 0.03", "slope 0.85", "crossing 0.05", "shifts to ±0.024")
 
 def departure(name: str, score: Array, domain: NDArray[np.intp], k: int) -> Array:
     """Return what domain 0, or every domain, adds to the common curve."""
-    first = (domain == 0).astype(np.float64)
+    first: Array = np.asarray(domain == 0, dtype=np.float64)
     match name:
         case "none":
             return 0 * first
@@ -49,7 +50,7 @@ def departure(name: str, score: Array, domain: NDArray[np.intp], k: int) -> Arra
         case "slope 0.85":
             return -0.15 * (score - 0.5) * first
         case "crossing 0.05":
-            return 0.05 * np.sin(2 * np.pi * score) * first
+            return np.asarray(0.05 * np.sin(2 * np.pi * score) * first)
         case "shifts to ±0.024":
             return 0.024 * (2 * domain / (k - 1) - 1)
     raise ValueError(f"departure is {name!r}; choose one of {DEPARTURES}.")
@@ -72,7 +73,7 @@ class Config:
     redraw_scores_every: int = 1
 
 
-def settings() -> Iterator[Config]:
+def configs() -> Iterator[Config]:
     """List the settings of the test, then those of the ten-bin test beside it."""
     ours = list(_own_settings())
     yield from ours
@@ -153,7 +154,7 @@ def true_shift(config: Config, rng: np.random.Generator, n: int = 200_000) -> fl
     return float(np.sqrt(np.mean((curve(domain) - pooled) ** 2)))
 
 
-def run(config: Config) -> dict[str, object]:
+def run(config: Config) -> dict[str, Any]:
     """Simulate one setting."""
     seed = seed_of(config)
     rng = np.random.default_rng(seed)
@@ -181,11 +182,11 @@ def run(config: Config) -> dict[str, object]:
     }
 
 
-def table(records: list[dict[str, object]]) -> str:
+def tables(records: list[dict[str, Any]]) -> str:
     """Return a markdown table: nulls first, then alternatives, with the ten-bin test beside."""
-    merged: dict[str, dict[str, list[dict[str, object]]]] = {}
+    merged: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for record in records:
-        config = dict(record["config"])  # type: ignore[call-overload]
+        config = dict(record["config"])
         test = config.pop("test")
         for name in ("replicates", "permutations", "redraw_scores_every"):
             config.pop(name)
@@ -199,13 +200,13 @@ def table(records: list[dict[str, object]]) -> str:
             config = json.loads(key)
             if (config["departure"] == "none") != null or "invariance_test" not in tests:
                 continue
-            bins = tests.get("ten bins", [None])[0]  # type: ignore[list-item]
+            bins = next(iter(tests.get("ten bins", [])), None)
             lines += [_row(config, record, bins) for record in tests["invariance_test"]]
         parts.append(f"### {title}\n\n{markdown(head, lines)}")
     return "\n\n".join(parts)
 
 
-def _row(config: dict[str, object], ours: dict, bins: dict | None) -> list[str]:  # type: ignore[type-arg]
+def _row(config: dict[str, Any], ours: dict[str, Any], bins: dict[str, Any] | None) -> list[str]:
     words = [f"n={config['n']:,}, k={config['k']}, {config['curve']}"]
     words.append("covariate shift" if config["covariate_shift"] else "same scores")
     words += [str(config["departure"])] if config["departure"] != "none" else []
@@ -223,14 +224,7 @@ def _row(config: dict[str, object], ours: dict, bins: dict | None) -> list[str]:
     ]
 
 
-def main() -> None:
-    """Run what is missing, or print the table."""
-    if "--table" in sys.argv[1:]:
-        print(table(read(RESULTS)))
-        return
-    for config in missing(RESULTS, settings()):
-        append(RESULTS, config, run(config))
-
+STUDY = OwnStudy(folder=Path(__file__).parent, configs=configs, run=run, tables=tables)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

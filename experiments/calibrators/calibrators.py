@@ -1,8 +1,8 @@
 """Which calibrator has the lowest Brier score in a domain nobody has seen, and what does shrinkage do?
 
-CLOVECAL_DATA=folder python experiments/calibrators/run.py               run what results.jsonl lacks
-CLOVECAL_DATA=folder python experiments/calibrators/run.py heart bank    the same, for these tables alone
-python experiments/calibrators/run.py --table                            print the records as markdown
+CLOVECAL_DATA=folder python experiments/calibrators/calibrators.py               run what results.jsonl lacks
+CLOVECAL_DATA=folder python experiments/calibrators/calibrators.py heart bank    the same, for these tables alone
+python experiments/calibrators/calibrators.py --table                            print the records as markdown
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from clovecal import AutoCalibrator, NaiveIsotonic, RobustIsotonic, accuracy, brier, ece
 from clovecal.datasets import load_flights
+from clovecal.text import markdown
+from clovecal.text import short_number as number
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from records import append, data_file, markdown, missing, number, read
+from shared import OwnStudy, data_file
 
-RESULTS = Path(__file__).with_name("results.jsonl")
 Array = NDArray[np.float64]
 
 ECONOMY = ["emp.var.rate", "cons.price.idx", "cons.conf.idx", "euribor3m", "nr.employed"]
@@ -63,7 +65,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Study:
+class Source:
     """How to get a table, how many seeds to run, and the most that `auto` may lose in mean Brier score."""
 
     load: Callable[[], Table]
@@ -93,45 +95,33 @@ class Demonstration:
     tiny: int = 20
 
 
-def main() -> None:
-    """Run what is missing, or print the tables."""
-    if "--table" in sys.argv[1:]:
-        print(tables(read(RESULTS)))
-        return
-    demonstrations = (Demonstration(seed, flip) for flip in (True, False) for seed in range(DEMONSTRATIONS))
-    for demonstration in missing(RESULTS, demonstrations):
-        append(RESULTS, demonstration, demonstrate(demonstration))
-    for name in sys.argv[1:] or STUDIES:
-        if name not in STUDIES:
-            sys.exit(f"There is no table {name!r}; choose from {', '.join(STUDIES)}.")
-        run(name, STUDIES[name])
-
-
-def run(name: str, study: Study) -> None:
-    """Hold out every domain with every seed, except what has been."""
-    table = study.load()
-    configs = (
-        Config(name, seed, str(domain), study.sample)
-        for seed in range(study.seeds)
-        for domain in np.unique(table.domains)
-    )
-    for config in missing(RESULTS, configs):
-        outcome = hold_out(config, table)
-        append(RESULTS, config, outcome)
-        scores = outcome["scores"]
-        print(
-            f"{name}, seed {config.seed}, {config.held_out}: Brier {scores[UNCALIBRATED]['brier']:.4f} uncalibrated, "
-            f"{scores['naive']['brier']:.4f} naive, {scores['auto']['brier']:.4f} auto; "
-            f"{outcome['cpu_seconds']:.1f} s",
-            flush=True,
+def configs(*names: str) -> Iterator[Config | Demonstration]:
+    """List the demonstrations, then the fits, of some tables or of all."""
+    yield from (Demonstration(seed, flip) for flip in (True, False) for seed in range(DEMONSTRATIONS))
+    for name in names or TABLES:
+        source, domains = TABLES[name], np.unique(rows_of(name).domains)
+        yield from (
+            Config(name, seed, str(domain), source.sample) for seed in range(source.seeds) for domain in domains
         )
 
 
-def hold_out(config: Config, table: Table) -> dict[str, Any]:
+def run(config: Config | Demonstration) -> dict[str, Any]:
+    """Do one of both."""
+    return demonstrate(config) if isinstance(config, Demonstration) else hold_out(config)
+
+
+@cache
+def rows_of(name: str) -> Table:
+    """Return a table, read once."""
+    return TABLES[name].load()
+
+
+def hold_out(config: Config) -> dict[str, Any]:
     """Fit the model on half of the other domains' rows, the calibrators on the other half; judge on the whole domain.
 
     A row is in the same half, whichever domain is held out.
     """
+    table = rows_of(config.table)
     started = time.process_time()
     rng = np.random.default_rng(config.seed)
     half = rng.permutation(len(table.y)) % 2 == 0
@@ -203,7 +193,7 @@ def demonstrate(config: Demonstration) -> dict[str, Any]:
     def moved(z: Array, weight: float) -> dict[str, float]:
         return {"distance": float(np.abs(z - score).mean()), "tiny_weight": float(weight)}
 
-    def shrunk(objective: str, s: float, **options: int) -> dict[str, float]:
+    def shrunk(objective: str, s: float, **options: Any) -> dict[str, float]:
         robust = RobustIsotonic(objective, shrinkage=s, **options).fit(score, y, domains=domains)
         return moved(robust.predict(score), robust.certificate_.domain_weights.get(config.large, 0.0))
 
@@ -221,7 +211,7 @@ def demonstrate(config: Demonstration) -> dict[str, Any]:
     return {"fits": fits}
 
 
-def chi2_ball(y: Array, domains: Array, share: Array, *, radius: float) -> tuple[Array, Array]:
+def chi2_ball(y: Array, domains: NDArray[np.intp], share: Array, *, radius: float) -> tuple[Array, Array]:
     """Minimise over monotone z the worst mixture of risks with Σ_e (λ_e − share_e)²/share_e ≤ radius; rows by score."""
     member = np.eye(len(share))[domains] / np.bincount(domains)
 
@@ -293,21 +283,21 @@ def _table(frame: pd.DataFrame, label: str, domain: str, *, drop: Sequence[str])
     return Table(features, frame[label].to_numpy().astype(np.int64), frame[domain].to_numpy(dtype=object))
 
 
-STUDIES = {
-    "heart": Study(heart, seeds=20, tolerance=0.005),
-    "bank": Study(lambda: bank(economy=True), seeds=5),
-    "bank without the economy": Study(lambda: bank(economy=False), seeds=5),
-    "gusto": Study(gusto, seeds=5),
-    "amazon": Study(amazon, seeds=5),
-    "flights": Study(flights, seeds=5, sample=0.2),
-    "weather": Study(weather, seeds=2),
+TABLES = {
+    "heart": Source(heart, seeds=20, tolerance=0.005),
+    "bank": Source(lambda: bank(economy=True), seeds=5),
+    "bank without the economy": Source(lambda: bank(economy=False), seeds=5),
+    "gusto": Source(gusto, seeds=5),
+    "amazon": Source(amazon, seeds=5),
+    "flights": Source(flights, seeds=5, sample=0.2),
+    "weather": Source(weather, seeds=2),
 }
 
 
 def tables(records: list[dict[str, Any]]) -> str:
     """Return markdown, every table from the records alone."""
     parts = ["## Unseen domains"]
-    by_table = {name: [one for one in records if one["config"].get("table") == name] for name in STUDIES}
+    by_table = {name: [one for one in records if one["config"].get("table") == name] for name in TABLES}
     parts += [scores_table(name, rows) for name, rows in by_table.items() if rows]
     parts += ["## Auto against doing nothing and against the naive fit", claim_table(by_table)]
     parts += ["## Averaging against choosing", choice_table(by_table), LOSS]
@@ -350,7 +340,7 @@ def claim_table(by_table: Mapping[str, list[dict[str, Any]]]) -> str:
         risk = briers["robust risk"] - briers[better]
         cells = [name, SHOWN.get(better, better), number(briers[better].mean())]
         cells += [number(excess.mean(), sign=True) + f" ± {number(_deviation(excess.mean(axis=1)))}"]
-        cells += [number(excess.mean(axis=1).max(), sign=True), number(STUDIES[name].tolerance)]
+        cells += [number(excess.mean(axis=1).max(), sign=True), number(TABLES[name].tolerance)]
         cells += [number(_error(by_domain)), f"in {(by_domain < 0).sum()} of {len(by_domain)} domains"]
         cells += [number(risk.mean(), sign=True)]
         lines.append(cells)
@@ -391,7 +381,7 @@ def simplest_within_error(record: dict[str, Any]) -> str:
 
     The excess in standard errors is t in the weights prior·exp(−t), which at t = 1 is 1/e of the best one's.
     """
-    weights = record["auto_weights"]
+    weights: dict[str, float] = record["auto_weights"]
     evidence = {name: weight * (2 if "regret" in name else 1) for name, weight in weights.items()}  # prior ½ or 1
     least = evidence[record["auto_best"]] * np.exp(-1)
     return next(name for name, value in evidence.items() if value >= least)
@@ -447,5 +437,19 @@ def _spread(values: Array, *, digits: int = 4) -> str:
     return f"{number(values.mean(), digits)} ± {number(_deviation(values), digits)}"
 
 
+def line(config: Config | Demonstration, outcome: Mapping[str, Any]) -> str:
+    """Return the scores of one fit, or which demonstration it was."""
+    if isinstance(config, Demonstration):
+        return f"demonstration {config.seed}, {'reversed' if config.reversed else 'calibrated'}"
+    scores = outcome["scores"]
+    return (
+        f"{config.table}, seed {config.seed}, {config.held_out}: Brier {scores[UNCALIBRATED]['brier']:.4f} "
+        f"uncalibrated, {scores['naive']['brier']:.4f} naive, {scores['auto']['brier']:.4f} auto; "
+        f"{outcome['cpu_seconds']:.1f} s"
+    )
+
+
+STUDY = OwnStudy(folder=Path(__file__).parent, configs=configs, run=run, tables=tables, line=line, parts=tuple(TABLES))
+
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -1,8 +1,8 @@
 """Does training find the classifiers that the analysis of Two-Bit domains promises?
 
-python experiments/two-bit-training/run.py             run what results.jsonl lacks
-python experiments/two-bit-training/run.py --table     print the records as markdown
-python experiments/two-bit-training/run.py --figure    draw two-bit-training.png from the records
+python experiments/two-bit-training/two_bit_training.py             run what results.jsonl lacks
+python experiments/two-bit-training/two_bit_training.py --table     print the records as markdown
+python experiments/two-bit-training/two_bit_training.py --figure    draw two-bit-training.png from the records
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,15 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import nn
 
+from clovecal.progress import calling
 from clovecal.theory import two_bit
 from clovecal.training import ERM, IRM, CLOvE, Objective, TrainingData, fit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from _classifiers import CASES, MMCE, OBJECTIVES, PENALISED, SPREADS, Array, Case, measured
-from _shown import figure, tables
-from records import append, missing, read, seed_of
+from _shown import figures, tables
+from shared import OwnStudy, seed_of
 
-RESULTS = Path(__file__).with_name("results.jsonl")
-FIGURE = Path(__file__).with_name("two-bit-training.png")
 Rows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 STEPS = 500
@@ -85,25 +84,20 @@ class Identity:
     classifiers: int = 50
 
 
-def main() -> None:
-    """Run what is missing, or show the records."""
-    if "--table" in sys.argv[1:]:
-        print(tables(read(RESULTS)))
-        return
-    if "--figure" in sys.argv[1:]:
-        figure(read(RESULTS), FIGURE)
-        return
+def run(config: Config | Landscape | Identity) -> dict[str, Any]:
+    """Train, search or compare."""
     torch.set_num_threads(1)
-    run: dict[type, Callable[[Any], dict[str, Any]]] = {Config: trained, Landscape: searched, Identity: compared}
-    for config in missing(RESULTS, configurations()):
-        started = time.process_time()
-        outcome = run[type(config)](config)
-        append(RESULTS, config, outcome | {"cpu_seconds": time.process_time() - started})
-        ends = Counter(one["near"] for one in outcome.get("models", outcome.get("minima", ())))
-        print(config, dict(ends), f"{time.process_time() - started:.1f} s", flush=True)
+    started = time.process_time()
+    if isinstance(config, Config):
+        outcome = trained(config)
+    elif isinstance(config, Landscape):
+        outcome = searched(config)
+    else:
+        outcome = compared(config)
+    return outcome | {"cpu_seconds": time.process_time() - started}
 
 
-def configurations() -> Iterator[Any]:
+def configs() -> Iterator[Config | Landscape | Identity]:
     """Yield the whole study, what is cheap first."""
     for spread in SPREADS:
         yield Identity(0.25, spread)
@@ -192,7 +186,7 @@ def train_one(config: Config, table: Rows, rng: np.random.Generator) -> dict[str
             batch_size=None,
             device="cpu",
             log_every=STEPS,
-            on_step=note,
+            progress=calling(note),
             # The penalty's weight divides the loss, so that gradients are small beside Adam's usual eps, and beside
             # those from before the annealing, which its usual β₂ = .999 would remember for 1,000 steps.
             optimizer=lambda parameters: torch.optim.Adam(
@@ -295,5 +289,13 @@ def compared(config: Identity) -> dict[str, Any]:
     return {"mean": float(mean), "deviation": float(deviation), "largest_difference": differences}
 
 
+def line(config: Config | Landscape | Identity, outcome: Mapping[str, Any]) -> str:
+    """Return where the models of one configuration ended."""
+    ends = Counter(one["near"] for one in outcome.get("models", outcome.get("minima", ())))
+    return f"{config} {dict(ends)} {outcome['cpu_seconds']:.1f} s"
+
+
+STUDY = OwnStudy(folder=Path(__file__).parent, configs=configs, run=run, tables=tables, figures=figures, line=line)
+
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -1,8 +1,8 @@
 """Does a head trained with CLOvE hold in a domain nobody has seen, compared with calibrating a plain head?
 
-CLOVECAL_DATA=folder python experiments/head-on-features/run.py           run what results.jsonl lacks
-CLOVECAL_DATA=folder python experiments/head-on-features/run.py office    the same, for this table alone
-python experiments/head-on-features/run.py --table                        print the records as markdown
+CLOVECAL_DATA=folder python experiments/head-on-features/head_on_features.py           run what results.jsonl lacks
+CLOVECAL_DATA=folder python experiments/head-on-features/head_on_features.py office    the same, for this table alone
+python experiments/head-on-features/head_on_features.py --table                        print the records as markdown
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clovecal import NaiveIsotonic, RobustIsotonic, accuracy, brier, ece
-from clovecal.training.head.classifier import CloveClassifier
+from clovecal.text import markdown
+from clovecal.text import short_number as number
+from clovecal.training import CloveClassifier
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from records import append, data_file, markdown, missing, number, read
+from shared import OwnStudy, data_file
 
-RESULTS = Path(__file__).with_name("results.jsonl")
 Array = NDArray[np.float64]
 
 SEEDS = 4
@@ -52,28 +54,23 @@ class Config:
     held_out: str
 
 
-def main() -> None:
-    """Run what is missing, or print the tables."""
-    if "--table" in sys.argv[1:]:
-        print(tables(read(RESULTS)))
-        return
-    for name in sys.argv[1:] or TABLES:
-        if name not in TABLES:
-            sys.exit(f"There is no table {name!r}; choose from {', '.join(TABLES)}.")
-        with np.load(data_file(TABLES[name])) as archive:
-            X, y, domains = archive["X"].astype(np.float64), archive["y"], archive["domain"]
-        configs = [Config(name, seed, str(domain)) for seed in range(SEEDS) for domain in np.unique(domains)]
-        for config in missing(RESULTS, configs):
-            outcome = hold_out(config, X, y, domains)
-            append(RESULTS, config, outcome)
-            shown = ", ".join(
-                f"{method} {scores['accuracy']:.3f} {scores['ece']:.3f}" for method, scores in outcome["scores"].items()
-            )
-            print(f"{name}, seed {config.seed}, {config.held_out}: {shown}; {outcome['cpu_seconds']:.1f} s", flush=True)
+def configs(*names: str) -> Iterator[Config]:
+    """List the fits, of some tables or of all."""
+    for name in names or TABLES:
+        domains = table(name)[2]
+        yield from (Config(name, seed, str(domain)) for seed in range(SEEDS) for domain in np.unique(domains))
 
 
-def hold_out(config: Config, X: Array, y: NDArray[Any], domains: NDArray[Any]) -> dict[str, Any]:
+@cache
+def table(name: str) -> tuple[Array, NDArray[Any], NDArray[Any]]:
+    """Return the features, labels and domains of a table."""
+    with np.load(data_file(TABLES[name])) as archive:
+        return archive["X"].astype(np.float64), archive["y"], archive["domain"]
+
+
+def run(config: Config) -> dict[str, Any]:
     """Fit the heads, with the same rows held out, and the calibrators on these; judge on the whole unseen domain."""
+    X, y, domains = table(config.table)
     started = time.process_time()
     test = domains == config.held_out
     seen, labels, sources = X[~test], y[~test], domains[~test]
@@ -167,5 +164,15 @@ def spread(values: Array) -> str:
     return f"{number(values.mean())} ± {number(deviation)}"
 
 
+def line(config: Config, outcome: Mapping[str, Any]) -> str:
+    """Return the scores of one fit."""
+    shown = ", ".join(
+        f"{method} {scores['accuracy']:.3f} {scores['ece']:.3f}" for method, scores in outcome["scores"].items()
+    )
+    return f"{config.table}, seed {config.seed}, {config.held_out}: {shown}; {outcome['cpu_seconds']:.1f} s"
+
+
+STUDY = OwnStudy(folder=Path(__file__).parent, configs=configs, run=run, tables=tables, line=line, parts=tuple(TABLES))
+
 if __name__ == "__main__":
-    main()
+    STUDY.main()

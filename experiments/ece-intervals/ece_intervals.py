@@ -1,7 +1,7 @@
 """How often do the 95% intervals of `per_domain(ece, ci=0.95)` hold the true binned error?
 
-python experiments/ece-intervals/simulate.py            run every setting that results.jsonl lacks
-python experiments/ece-intervals/simulate.py --table    print the records as markdown
+python experiments/ece-intervals/ece_intervals.py            run every setting that results.jsonl lacks
+python experiments/ece-intervals/ece_intervals.py --table    print the records as markdown
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from clovecal import ece, per_domain
+from clovecal.text import markdown
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from records import append, markdown, missing, read, seed_of
+from shared import OwnStudy, seed_of
 
-RESULTS = Path(__file__).with_name("results.jsonl")
 Array = NDArray[np.float64]
 
 SCORES = {"uniform": (1, 1), "Beta(2, 5)": (2, 5), "rare Beta(1, 20)": (1, 20), "sharp Beta(.3, .3)": (0.3, 0.3)}
@@ -53,7 +53,7 @@ class Config:
     bootstrap_replicates: int = 200
 
 
-def settings() -> Iterator[Config]:
+def configs() -> Iterator[Config]:
     """List the settings."""
     for n in SIZES:
         for scores in SCORES:
@@ -73,12 +73,12 @@ def frequency_of(scores: str, miscalibration: str) -> Callable[[Array], Array]:
             case "perfect":
                 return score
             case "logit shift .3":
-                return score / (score + (1 - score) * np.exp(-0.3))
+                return np.asarray(score / (score + (1 - score) * np.exp(-0.3)))
             case "slope .5":
-                return np.sqrt(score) / (np.sqrt(score) + np.sqrt(1 - score))
+                return np.asarray(np.sqrt(score) / (np.sqrt(score) + np.sqrt(1 - score)))
             case "region off by .2":
                 inside = (score > low) & (score <= high)
-                return score + inside * np.where(score > 0.5, -0.2, 0.2)
+                return np.asarray(score + inside * np.where(score > 0.5, -0.2, 0.2))
         raise ValueError(f"miscalibration is {miscalibration!r}; choose one of {MISCALIBRATIONS}.")
 
     return frequency
@@ -177,7 +177,7 @@ def _worst(config: Config, rng: np.random.Generator) -> tuple[Array, Array, Arra
     return np.array(limits), np.array(observed), np.empty((0, 2))
 
 
-def table(records: list[dict[str, Any]]) -> str:
+def tables(records: list[dict[str, Any]]) -> str:
     """Return markdown: coverage by setting, then of the worst domain's interval."""
     head = ["scores", "rows", "true ECE", "mean plug-in", "covers", "too high", "too low", "median interval"]
     head += ["bootstrap"]
@@ -218,14 +218,7 @@ def _range(interval: dict[str, float]) -> str:
     return f"{interval['median_low']:.3f}–{interval['median_high']:.3f}"
 
 
-def main() -> None:
-    """Run what is missing, or print the table."""
-    if "--table" in sys.argv[1:]:
-        print(table(read(RESULTS)))
-        return
-    for config in missing(RESULTS, settings()):
-        append(RESULTS, config, run(config))
-
+STUDY = OwnStudy(folder=Path(__file__).parent, configs=configs, run=run, tables=tables)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

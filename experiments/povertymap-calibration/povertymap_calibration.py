@@ -1,7 +1,7 @@
 """Does calibrating satellite estimates of wealth on some countries help in other countries?
 
-CLOVECAL_DATA=folder python experiments/povertymap-calibration/run.py     run what results.jsonl lacks
-python experiments/povertymap-calibration/run.py --table                  print the records as markdown
+CLOVECAL_DATA=folder python experiments/povertymap-calibration/povertymap_calibration.py  run what results.jsonl lacks
+python experiments/povertymap-calibration/povertymap_calibration.py --table               print the records as markdown
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from clovecal import AutoCalibrator, NaiveIsotonic, RobustIsotonic
+from clovecal.text import markdown
+from clovecal.text import short_number as number
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from records import append, data_file, markdown, missing, number, read
+from shared import OwnStudy, data_file
 
-RESULTS = Path(__file__).with_name("results.jsonl")
 Array = NDArray[np.float64]
 
 FILE = "povertymap/dhs_out_of_country_preds.csv"
@@ -54,27 +56,20 @@ class Config:
     seed: int
 
 
-def main() -> None:
-    """Run what is missing, or print the tables."""
-    if "--table" in sys.argv[1:]:
-        print(tables(read(RESULTS)))
-        return
-    frame = pd.read_csv(data_file(FILE))
-    configs = (Config(model, *sizes, seed) for model in MODELS for sizes in SIZES for seed in range(SPLITS))
-    for config in missing(RESULTS, configs):
-        outcome = run(config, frame)
-        append(RESULTS, config, outcome)
-        r = {name: scores["r"] for name, scores in outcome["scores"].items()}
-        print(
-            f"{config.model}, {config.validation} countries for {config.test}, split {config.seed}: "
-            f"r {r[ORIGINAL]:.3f} original, {r['naive']:.3f} naive, {r['auto']:.3f} auto; "
-            f"{outcome['cpu_seconds']:.1f} s",
-            flush=True,
-        )
+def configs() -> Iterator[Config]:
+    """List the splits."""
+    return (Config(model, *sizes, seed) for model in MODELS for sizes in SIZES for seed in range(SPLITS))
 
 
-def run(config: Config, frame: pd.DataFrame) -> dict[str, Any]:
+@cache
+def predictions() -> pd.DataFrame:
+    """Return the published predictions of wealth, with the country and the truth of each place."""
+    return pd.read_csv(data_file(FILE))
+
+
+def run(config: Config) -> dict[str, Any]:
     """Calibrate on one split and judge on its test countries."""
+    frame = predictions()
     started = time.process_time()
     rng = np.random.default_rng(config.seed)
     countries = rng.permutation(np.unique(frame["country"]))[: config.validation + config.test]
@@ -147,5 +142,16 @@ def _residuals(records: list[dict[str, Any]]) -> str:
     )
 
 
+def line(config: Config, outcome: Mapping[str, Any]) -> str:
+    """Return the correlations of one split."""
+    r = {name: scores["r"] for name, scores in outcome["scores"].items()}
+    return (
+        f"{config.model}, {config.validation} countries for {config.test}, split {config.seed}: "
+        f"r {r[ORIGINAL]:.3f} original, {r['naive']:.3f} naive, {r['auto']:.3f} auto; {outcome['cpu_seconds']:.1f} s"
+    )
+
+
+STUDY = OwnStudy(folder=Path(__file__).parent, configs=configs, run=run, tables=tables, line=line)
+
 if __name__ == "__main__":
-    main()
+    STUDY.main()
