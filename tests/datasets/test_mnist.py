@@ -12,7 +12,7 @@ import sklearn.datasets
 
 from clovecal import InputError
 from clovecal.datasets import load_digits, load_mnist, registry
-from clovecal.datasets._mnist import _read_idx
+from clovecal.datasets._mnist import _read_idx  # private: a damaged file does not get past the checksum
 from clovecal.datasets.registry import DataFile, DataSet
 
 NAMES = [file.name for file in registry.DATA_SETS["mnist"].files]
