@@ -23,9 +23,9 @@ from clovecal.reproduce.wilds.columns import Part, outcome
 from clovecal.reproduce.wilds.settings import NETWORK_OBJECTIVES
 from clovecal.reproduce.wilds.stages import PARTS, parts, training_domains
 from clovecal.reproduce.wilds.tables import tables
+from clovecal.training import CloveClassifier, Recipe, Resources, load_network
 from clovecal.training.head.choice import penalties_to_try
-from clovecal.training.head.classifier import CloveClassifier
-from clovecal.training.network.training import Outputs, Recipe, Resources
+from clovecal.training.network.training import Outputs, predict
 
 CPU = Resources(device="cpu")
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -207,6 +207,16 @@ def test_predictions_are_a_table_that_the_command_reads(study):
         result = CliRunner().invoke(cli.group, ["audit", table, *options, "--json"])
         assert result.exit_code == 0, result.output
         assert sum(len(part) for part in plan.parts.values()) == json.loads(result.stdout)["n_rows"]
+
+
+@pytest.mark.parametrize("dataset", ["camelyon17", "amazon", "poverty"])
+def test_a_network_of_the_study_is_read_like_any_other(study, dataset):
+    plan = study[0][dataset]
+    folder, rows = plan.folder(plan.models[0]), plan.parts["ood"]
+    network = load_network(folder.path, resources=CPU)
+    assert network.description.recipe == plan.models[0].recipe
+    kept, again = folder.load_outputs("ood", len(rows)), predict(network.module, plan.models[0].recipe, rows)
+    assert np.allclose(again.logits, kept.logits, rtol=0, atol=1e-5)
 
 
 def test_nothing_is_done_twice(study, monkeypatch):
