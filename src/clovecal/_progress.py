@@ -122,10 +122,3 @@ def on_terminal() -> Iterator[Progress]:
     )
     with Display(*columns, transient=True, console=Console(stderr=True)) as display:
         yield _Bars(display)
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Any]:
-    """Yield a function of how much is done and how much there is, which draws a bar on a terminal."""
-    with on_terminal() as progress:
-        yield progress.task(what).at

@@ -12,12 +12,12 @@ from clovecal.plots import COLOURS, MARKERS
 from clovecal.reproduce.study import Record
 from clovecal.reproduce.wilds.settings import COLUMNS
 from clovecal.reproduce.wilds.tables import (
-    OBJECTIVE_NAMES,
     COLUMN_NAMES,
     DATASET_NAMES,
-    objectives_in,
+    OBJECTIVE_NAMES,
     columns_in,
     judged_on,
+    objectives_in,
     score_name,
 )
 
