@@ -161,29 +161,10 @@ def progress(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
-    """Show that figures are drawn, and say how to get what draws them where it is missing."""
-    try:
-        with progress("Drawing"):
-            yield
-    except ModuleNotFoundError as error:
-        raise InputError(
-            "figures", f"need the package {error.name}", "install it with pip install 'clovecal[plots]'"
-        ) from None
-
-
-@contextmanager
 def progress_bar(what: str) -> Iterator[Callable[..., None]]:
     """Yield a function of how much is done and how much there is, which draws a bar on a terminal."""
     with on_terminal() as shown:
         yield shown.task(what).at
-
-
-@contextmanager
-def counting_bar(what: str, total: float) -> Iterator[Callable[[float], None]]:
-    """Yield a function of how much more is done, which draws a bar on a terminal."""
-    with on_terminal() as shown:
-        yield shown.task(what, total).advance
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -195,8 +176,6 @@ __all__ = [
     "Group",
     "LazyGroup",
     "check_writable",
-    "counting_bar",
-    "drawing",
     "in_words_of",
     "json_option",
     "load",

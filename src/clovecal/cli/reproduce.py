@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from clovecal.cli._console import Group
 from clovecal.errors import InputError, needs
 from clovecal.files import check_writable, replacing
 from clovecal.progress import on_terminal
@@ -20,7 +21,7 @@ from clovecal.reproduce import STUDIES
 from clovecal.reproduce.study import AnyPlan, Option, Study
 
 
-class _Studies(click.Group):
+class _Studies(Group):
     """A command for each study; what a study runs is imported when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -106,7 +107,7 @@ def _reproduce(
     """Run what has no record yet, then print and draw what the records say."""
     plan = None
     if not show_only:
-        with _worded(study):
+        with _extra_named(study):
             with on_terminal() as progress:
                 progress.task("Checking")
                 plan = study.plan(output, **options)
@@ -157,15 +158,10 @@ def _show(study: Study, output: Path, plan: AnyPlan | None) -> None:
 
 
 @contextmanager
-def _worded(study: Study) -> Iterator[None]:
-    """Name options as they are typed, and say what brings a missing package."""
-    flags = {option.name: _flag(option) for option in study.options}
+def _extra_named(study: Study) -> Iterator[None]:
+    """Say what brings a package that a study needs and that is missing."""
     try:
         yield
-    except InputError as error:
-        if error.argument not in flags:
-            raise
-        raise error.about(flags[error.argument]) from None
     except ModuleNotFoundError as error:
         raise InputError(
             "training", f"needs the package {error.name}", f"install it with pip install 'clovecal[{study.extra}]'"
