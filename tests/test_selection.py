@@ -14,7 +14,7 @@ from clovecal import selection
 from clovecal.domains import Domains
 from clovecal.selection import CRITERIA, CurvePoint, RankedCandidate, rank, register_criterion
 
-CRITERION_NAMES = tuple(CRITERIA)
+CRITERION_NAMES = ("ece", "debiased-ece", "mmce", "irm", "worst-ece")
 
 
 def message(call):
@@ -493,8 +493,9 @@ def test_a_registered_criterion_is_found_by_its_name(registered):
 
 
 def test_criteria_are_listed_once_and_only_registering_adds_to_them():
-    assert list(CRITERIA)[:5] == ["ece", "debiased-ece", "mmce", "irm", "worst-ece"]
-    assert [name for name, one in CRITERIA.items() if one.summary == "worst"] == ["worst-ece"]
+    own = list(CRITERIA)[:5]  # an example in a docstring may have registered more
+    assert own == ["ece", "debiased-ece", "mmce", "irm", "worst-ece"]
+    assert [name for name in own if CRITERIA[name].summary == "worst"] == ["worst-ece"]
     assert all(name == one.name for name, one in CRITERIA.items())
     with pytest.raises(TypeError):
         CRITERIA["mine"] = CRITERIA["ece"]
