@@ -41,6 +41,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from _timing import Result, keep
 from clovecal.datasets import Files, Inputs, LazyDataset, decode_image, decode_npz
+from clovecal.progress import calling
 from clovecal.reproduce.wilds.settings import SETTINGS
 from clovecal.training.data import TrainingData
 from clovecal.training.loop.fitting import fit
@@ -157,7 +158,7 @@ class Bench:
         recipe = replace(DENSENET, batch_size=self.batch_size, epochs=1)
         resources = Resources(device=self.timing.device, workers=self.timing.workers)
         with contextlib.suppress(Enough):
-            train(recipe, self.data, domains=self.data.domains, resources=resources, on_step=clock.stop)
+            train(recipe, self.data, domains=self.data.domains, resources=resources, progress=calling(clock.stop))
         return clock.rate
 
     def bare(self, *, in_bytes: bool) -> float:
@@ -295,7 +296,7 @@ def table(dataset: str, timing: Timing, folder: Path) -> Iterator[Result]:
             clip_norm=recipe.clip_norm,
             device=timing.device,
             precision=recipe.precision,
-            on_step=trained.stop,
+            progress=calling(trained.stop),
         )
     predicted = _predicting(model, inputs, 4 * batch_size, timing)
     what = f"{dataset}, {recipe.backbone}, {shape.size} {'tokens' if text else 'pixels'}"

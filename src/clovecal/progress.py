@@ -66,6 +66,19 @@ def calling(function: Callable[[Any, Any], object] | None) -> Progress:
     return SILENT if function is None else _Calls(function)
 
 
+def within(task: Task, before: float = 0) -> Progress:
+    """Return a `Progress` whose work is counted as part of a task that is under way.
+
+    Parameters
+    ----------
+    task
+        What the work is part of.
+    before
+        How much of the task was done before.
+    """
+    return calling(lambda done, _: task.at(before + done))
+
+
 class _Bars:
     """A bar for each task, the last one begun at the bottom; those before it are done and disappear."""
 
@@ -122,10 +135,3 @@ def on_terminal() -> Iterator[Progress]:
     )
     with Display(*columns, transient=True, console=Console(stderr=True)) as display:
         yield _Bars(display)
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Any]:
-    """Yield a function of how much is done and how much there is, which draws a bar on a terminal."""
-    with on_terminal() as progress:
-        yield progress.task(what).at

@@ -160,13 +160,6 @@ def progress(what: str) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[..., None]]:
-    """Yield a function of how much is done and how much there is, which draws a bar on a terminal."""
-    with on_terminal() as shown:
-        yield shown.task(what).at
-
-
 def print_json(content: dict[str, Any]) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(content, indent=1, allow_nan=False))
@@ -183,6 +176,5 @@ __all__ = [
     "output_option",
     "print_json",
     "progress",
-    "progress_bar",
     "table_options",
 ]

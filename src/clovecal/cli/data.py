@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import progress
+from clovecal.progress import on_terminal
 
 _WILDS = "wilds"
 
@@ -67,8 +68,8 @@ def fetch_data(name: str) -> None:
     if not data_set(name).files:
         click.echo(f"{name} is built in; there is nothing to fetch.")
         return
-    with progress(f"Fetching {name}"):
-        paths = fetch(name)
+    with on_terminal() as shown:
+        paths = fetch(name, progress=shown)
     click.echo(f"{name} is in {paths[0].parent}.")
 
 

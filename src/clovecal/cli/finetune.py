@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from clovecal.cli._console import check_writable, json_option, print_json, progress, progress_bar
+from clovecal.cli._console import check_writable, json_option, print_json, progress
 from clovecal.cli._modules import import_option
 from clovecal.errors import InputError
+from clovecal.progress import on_terminal
 from clovecal.training.objectives import OBJECTIVES, objective_names
 
 
@@ -123,10 +124,10 @@ def command(
         random_state=seed,
         device=device,
     )
-    with progress_bar("Training") as on_step, warnings.catch_warnings():
+    with on_terminal() as shown, warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingWarning)  # its text is the message below
         try:
-            head.fit(rows.X, y, domains=members, on_step=on_step)
+            head.fit(rows.X, y, domains=members, progress=shown)
         except InputError as error:
             raise (error.about("seed") if error.argument == "random_state" else error) from None
     head.save(output, overwrite=force)

@@ -16,6 +16,7 @@ from typing import Any
 
 from clovecal.errors import InputError
 from clovecal.files import replacing
+from clovecal.progress import SILENT, Progress, Task
 
 
 @dataclass(frozen=True)
@@ -150,15 +151,15 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "clovecal"
 
 
-def fetch(name: str, *, on_bytes: Callable[[int], None] | None = None) -> list[Path]:
+def fetch(name: str, *, progress: Progress = SILENT) -> list[Path]:
     """Download what is missing of a data set into the cache, check it, and return its files.
 
     Parameters
     ----------
     name
         The data set.
-    on_bytes
-        Called with the number of bytes after each piece of a download.
+    progress
+        Where to say how many bytes of a file have come.
     """
     paths = []
     for file in data_set(name).files:
@@ -166,7 +167,7 @@ def fetch(name: str, *, on_bytes: Callable[[int], None] | None = None) -> list[P
         if path is None:
             path = cache_folder() / name / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
-            _download(file, path, on_bytes)
+            _download(file, path, progress.task(f"Downloading {file.name}"))
         else:
             _check_intact(file, path)
         paths.append(path)
@@ -204,14 +205,13 @@ def _check_intact(file: DataFile, path: Path) -> None:
         )
 
 
-def _download(file: DataFile, path: Path, on_bytes: Callable[[int], None] | None) -> None:
+def _download(file: DataFile, path: Path, task: Task) -> None:
     with replacing(path) as temporary:
         try:
             with urllib.request.urlopen(file.url, timeout=60) as source, temporary.open("wb") as target:
                 while piece := source.read(1 << 16):
                     target.write(piece)
-                    if on_bytes is not None:
-                        on_bytes(len(piece))
+                    task.advance(len(piece))
         except (HTTPException, OSError) as error:  # of which urllib's errors are one
             raise InputError(
                 f"{file.url}",

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clovecal import InputError
+from clovecal.progress import calling
 from clovecal.training import CLOvE, TrainingData, TrainingWarning, fit
 from clovecal.training.head import classifier as module
 from clovecal.training.head.choice import HeldOut, choose, objective_of_strength, penalties_to_try
@@ -313,7 +314,8 @@ def test_a_warm_start_begins_with_what_its_linear_head_predicts(kind, rows, clas
 def test_steps_are_counted_over_all_strengths(rows):
     X, y, domain = rows
     seen = []
-    small(penalty=(0.0, 1.0), max_steps=20).fit(X, y, domains=domain, on_step=lambda *step: seen.append(step))
+    progress = calling(lambda *step: seen.append(step))
+    small(penalty=(0.0, 1.0), max_steps=20).fit(X, y, domains=domain, progress=progress)
     assert seen[0] == (1, 40)
     assert seen[-1] == (40, 40)
 

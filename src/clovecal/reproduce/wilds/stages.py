@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from clovecal.datasets import LazyDataset, combined
 from clovecal.errors import InputError, OutputExists
+from clovecal.progress import SILENT, Progress
 from clovecal.reproduce.wilds.settings import Model
 from clovecal.tables import write_table
 from clovecal.training.loop.processes import is_first_process
@@ -23,7 +24,6 @@ from clovecal.training.network.training import Resources, new_network, predict, 
 
 PARTS = ("fit", "id", "ood")
 _ID_SHARE = 0.2
-OnStep = Callable[[int, int], None]
 
 
 def parts(data: LazyDataset) -> dict[str, LazyDataset]:
@@ -104,7 +104,7 @@ def train_stage(
     *,
     resources: Resources,
     checkpoint_every: int,
-    on_step: OnStep | None = None,
+    progress: Progress = SILENT,
 ) -> None:
     """Train a network and keep its weights; goes on from a checkpoint."""
     if folder.trained:
@@ -124,7 +124,7 @@ def train_stage(
         checkpoint=folder.checkpoint,
         checkpoint_every=checkpoint_every,
         log=folder.log,
-        on_step=on_step,
+        progress=progress,
     )
     if is_first_process():
         seconds = f"{time.perf_counter() - started:.1f}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from clovecal import records
 from clovecal.errors import InputError
-from clovecal.progress import SILENT, Progress
+from clovecal.progress import SILENT, Progress, calling
 from clovecal.reproduce.wilds import STUDY
 from clovecal.reproduce.wilds.columns import Part, outcome
 from clovecal.reproduce.wilds.plan import Plan, prepare
@@ -103,7 +103,7 @@ def run(plan: Plan, *, checkpoint_every: int = 500, progress: Progress = SILENT)
             plan.data,
             resources=plan.resources,
             checkpoint_every=checkpoint_every,
-            on_step=task.at,
+            progress=calling(task.at),
         )
     if is_first_process():
         with alone():

@@ -171,7 +171,7 @@ def _train(
         checkpoint=where.checkpoint,
         checkpoint_every=checkpoint_every or min(max(epoch, _LEAST_STEPS_UNSAVED), _MOST_STEPS_UNSAVED),
         log=where.log,
-        on_step=progress.task("Training").at,
+        progress=progress,
     )
     if is_first_process():
         where.save(module, {"message": result.message})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from clovecal.datasets import Inputs, LazyDataset
 from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy
-from clovecal.progress import calling
+from clovecal.progress import Progress
 from clovecal.training.data import TrainingData, batches_per_epoch
 from clovecal.training.loop.fitting import FitResult, fit
 from clovecal.training.loop.predicting import predict as predict_rows
@@ -104,7 +104,7 @@ def train(
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 500,
     log: str | Path | None = None,
-    on_step: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[nn.Module, FitResult]:
     """Train a network on images or texts.
 
@@ -124,7 +124,7 @@ def train(
         Seed of the initial weights and the batches.
     resources
         Device, workers, weights.
-    checkpoint, checkpoint_every, log, on_step
+    checkpoint, checkpoint_every, log, progress
         As in `clovecal.training.loop.fitting`.
 
     Returns
@@ -174,7 +174,7 @@ def train(
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             log=log,
-            progress=calling(on_step),
+            progress=progress,
         )
     return model, result
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from clovecal._checks import AnyArray, FloatArray, IntArray
 from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy, log_loss
-from clovecal.progress import SILENT, Progress, Task, calling
+from clovecal.progress import SILENT, Progress, within
 from clovecal.tables import open_table
 from clovecal.tables.features import read_features
 from clovecal.training.data import TrainingData
@@ -183,7 +183,7 @@ def train_members(
             precision=first.precision,
             n_outputs=1 if len(data.classes) == 2 else len(data.classes),
             device=device,
-            progress=calling(_counting_from(done, task)),
+            progress=within(task, before=done),
         )
         done += sum(member.steps for member in lot)
         logits = torch.from_numpy(trained.logits(data.inputs))
@@ -271,7 +271,3 @@ def _chunks(members: Sequence[SweepMember], size: int) -> Iterator[Sequence[Swee
 def _kind(member: SweepMember) -> tuple[object, ...]:
     shared = (member.steps, member.batch_size, member.balance, member.optimizer, member.precision)
     return (member.objective, sorted(member.options.items()), *shared)
-
-
-def _counting_from(before: int, task: Task) -> Callable[[int, int], None]:
-    return lambda done, _: task.at(before + done)
