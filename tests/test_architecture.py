@@ -64,7 +64,7 @@ def test_nobody_imports_what_is_private_to_another_package():
     assert not foreign, "\n".join(foreign)
 
 
-@pytest.mark.parametrize("folder", ["experiments", "benchmarks", "scripts"])
+@pytest.mark.parametrize("folder", ["experiments", "scripts"])
 def test_what_stands_beside_the_package_uses_its_public_names(folder):
     private = [
         f"{path.relative_to(ROOT)} imports {name}"

@@ -65,23 +65,23 @@ def laplacian_sums(score: Tensor, residual: Tensor, domains: BatchDomains, *, wi
     """
     if domains.codes is None:
         score, columns = rows_of_processes(score, residual[:, None] * domains.columns(residual.dtype))
-        codes = torch.zeros_like(score, dtype=torch.int64)
-        return _laplacian_terms(score, columns, codes, width=width).sum(dim=0)
+        return _laplacian_terms(score, columns, None, width=width).sum(dim=0)
     score, residual, codes = rows_of_processes(score, residual, domains.codes)
     terms = _laplacian_terms(score, residual[:, None], codes, width=width)
     return BatchDomains(domains.n_domains, codes=codes).sums(terms[:, 0])
 
 
-def _laplacian_terms(score: Tensor, residual: Tensor, codes: Tensor, *, width: float) -> Tensor:
-    """Return what each row adds, (n, columns), with its gradients, when it meets the rows of its own code."""
+def _laplacian_terms(score: Tensor, residual: Tensor, codes: Tensor | None, *, width: float) -> Tensor:
+    """Return what each row adds, (n, columns), with its gradients, when it meets the rows of its code, or all rows."""
     with torch.no_grad():
-        order = torch.argsort(score)
-        order = order[torch.argsort(codes[order], stable=True)]
-        sorted_score, r, code = score[order], residual[order], codes[order]
+        order, code, both_codes = torch.argsort(score), None, None
+        if codes is not None:
+            order = order[torch.argsort(codes[order], stable=True)]
+            code = codes[order]
+            both_codes = torch.stack((code, code.flip(0)))
+        sorted_score, r = score[order], residual[order]
         scaled = sorted_score / width
-        both_ways = _decayed_sums(
-            torch.stack((scaled, -scaled.flip(0))), torch.stack((r, r.flip(0))), torch.stack((code, code.flip(0)))
-        )
+        both_ways = _decayed_sums(torch.stack((scaled, -scaled.flip(0))), torch.stack((r, r.flip(0))), both_codes)
         below, above = both_ways[0], both_ways[1].flip(0)
         near = r + below + above
         back = torch.argsort(order)
@@ -92,26 +92,29 @@ def _laplacian_terms(score: Tensor, residual: Tensor, codes: Tensor, *, width: f
     return value + of_residual * (residual - residual.detach()) + of_score * (score - score.detach())[:, None]
 
 
-def _decayed_sums(score: Tensor, residual: Tensor, codes: Tensor) -> Tensor:
-    """Return Σ_{j<i} r_j exp(s_j − s_i) over rows of one code, along the second axis.
+def _decayed_sums(score: Tensor, residual: Tensor, codes: Tensor | None) -> Tensor:
+    """Return Σ_{j<i} r_j exp(s_j − s_i) over rows of one code, or over all, along the second axis.
 
     Of (2, n) scores that rise while the code stays the same, (2, n, k) residuals and (2, n) codes in order.
     """
     n = score.shape[1]
     reach, total = 1, residual  # total_i: the decayed sum over rows i − reach + 1 … i
     while reach < n:
-        same = codes[:, :-reach] == codes[:, reach:]
-        decay = torch.where(same, torch.exp(score[:, :-reach] - score[:, reach:]), 0.0)[..., None]
-        further = torch.addcmul(total[:, reach:], decay, total[:, :-reach])
+        decay = torch.exp(score[:, :-reach] - score[:, reach:])
+        if codes is not None:  # scores start anew with the next code, where the decay may be infinite
+            decay = torch.where(codes[:, :-reach] == codes[:, reach:], decay, 0.0)
+        further = torch.addcmul(total[:, reach:], decay[..., None], total[:, :-reach])
         total = torch.cat((total[:, :reach], further), dim=1)
         reach *= 2
     return total - residual
 
 
-def _runs_of_ties(score: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+def _runs_of_ties(score: Tensor, codes: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the first and the last position of each sorted score's run of equal scores of one code."""
     position = torch.arange(len(score), device=score.device)
-    changes = (score[1:] > score[:-1]) | (codes[1:] != codes[:-1])
+    changes = score[1:] > score[:-1]
+    if codes is not None:
+        changes = changes | (codes[1:] != codes[:-1])
     rises = torch.cat((torch.ones_like(score[:1], dtype=torch.bool), changes))
     first = torch.where(rises, position, 0).cummax(dim=0).values
     ends = torch.cat((rises[1:], rises[:1]))

@@ -13,8 +13,8 @@ from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.training.loop.processes import maximum_over_processes, sum_over_earlier_processes, sum_over_processes
 
-# Up to so many domains a matrix is as good as codes, and better where adding by code is slow: on a GPU, whose threads
-# would wait for each other to add to the same few numbers, and under ``vmap`` with codes of each member's own.
+# Up to so many domains a batch's matrix is smaller than what the losses hold for a row anyway, and quicker than adding
+# by code: one product, where a GPU's threads would wait for each other to add to the same few numbers.
 _FEW = 16
 _MOST_TERMS = 1 << 24
 
@@ -29,9 +29,9 @@ class BatchDomains:
     n_domains
         How many domains there are, with those that the batch lacks.
     codes
-        (n,) domain of each row, ``n_domains`` for a row in none; None where ``matrix`` says it.
+        (n,) domain of each row, ``n_domains`` for a row in none; None where there is a matrix.
     matrix
-        (n, k) membership, of domains that may overlap or that are few; None where ``codes`` say it.
+        (n, k) membership, of domains that may overlap or that are 16 at most; None where there are codes.
     """
 
     def __init__(self, n_domains: int, *, codes: Tensor | None = None, matrix: Tensor | None = None) -> None:
@@ -80,7 +80,7 @@ class BatchDomains:
         if n_domains is None:
             largest = domains.max() if domains.numel() else domains.new_full((), -1)
             n_domains = max(int(maximum_over_processes(largest)) + 1, 1)
-        if n_domains <= _FEW and (domains.is_cuda or _is_batched(domains)):
+        if n_domains <= _FEW:
             return cls(n_domains, matrix=domains[:, None] == torch.arange(n_domains, device=domains.device))
         in_one = (domains >= 0) & (domains < n_domains)
         return cls(n_domains, codes=torch.where(in_one, domains, n_domains))
@@ -91,9 +91,7 @@ class BatchDomains:
             start = values.new_zeros(self.n_domains + 1, *values.shape[1:])
             return start.index_add(0, self.codes, values)[:-1]
         matrix = self.columns(values.dtype)
-        if values.ndim == 1:
-            return (values[:, None] * matrix).sum(dim=0)
-        flat = values.flatten(start_dim=1)
+        flat = values.reshape(len(values), -1)
         # On a GPU a product of so few columns and so many rows leaves most of it idle, and a compiler fuses the sum
         # with what makes the values, which are then never in memory. With many domains the sum's terms would fill it.
         if values.is_cuda and flat.numel() * self.n_domains <= _MOST_TERMS:
@@ -164,14 +162,15 @@ class RowDomains:
             return torch.as_tensor(numbers, dtype=torch.int64).to(device)
 
         if self._most <= 1:
-            codes = np.full(domains.n_rows, -1, dtype=np.int64)
+            codes = np.full(domains.n_rows, self.n_domains, dtype=np.int64)
             codes[rows] = domains.codes
             self._codes = moved(codes)
+            self._row_of_code = torch.eye(self.n_domains + 1, device=device)[:, :-1] if self.n_domains <= _FEW else None
         else:
             self._codes, self._starts = moved(domains.codes), moved(starts)
 
     def take(self, index: Rows) -> Tensor:
-        """Return the codes of rows at an index of any shape, or a matrix with one more axis if domains overlap."""
+        """Return the codes of rows at an index of any shape, k for none, or a matrix for each if domains overlap."""
         if self._most <= 1:
             return self._codes[index]
         first, end = self._starts[:-1][index][..., None], self._starts[1:][index][..., None]
@@ -182,8 +181,15 @@ class RowDomains:
 
     def batch(self, index: Rows) -> BatchDomains:
         """Return the domains of the rows of one batch."""
-        found = self.take(index)
-        return BatchDomains.of(found, len(found), n_domains=self.n_domains)
+        return self.as_batch(self.take(index))
+
+    def as_batch(self, taken: Tensor) -> BatchDomains:
+        """Return what `take` returned for one batch as its domains."""
+        if self._most > 1:
+            return BatchDomains(self.n_domains, matrix=taken)
+        if self._row_of_code is not None:
+            return BatchDomains(self.n_domains, matrix=self._row_of_code[taken])
+        return BatchDomains(self.n_domains, codes=taken)
 
 
 def may_look_at(tensor: Tensor) -> bool:

@@ -24,11 +24,13 @@ from clovecal.training._row_losses import (
     outcome_and_score,
 )
 from clovecal.training.batch_domains import BatchDomains, may_look_at
-from clovecal.training.loop.processes import sum_over_processes
+from clovecal.training.loop.processes import is_distributed, sum_over_processes
 
 # Of covariances in one batch. Above, those of domains without rows are left out, which takes a look at the numbers of
 # rows: of a thousand domains, a few in each batch, they would fill the memory with zeros.
 _MOST_NUMBERS = 1 << 24
+# Of products of two features, for each domain: above, a matrix product for each domain is quicker than sums by code.
+_FEW_PRODUCTS = 1 << 15
 
 BatchDomainsLike: TypeAlias = Tensor | BatchDomains
 
@@ -228,12 +230,19 @@ def coral(features: Tensor, domains: BatchDomainsLike, *, n_domains: int | None 
         by = BatchDomains.of(domains, len(x), n_domains=n_domains)
         rows = by.rows(x.dtype)
         mean = sum_over_processes(by.sums(x)) / rows.clamp(min=1)[:, None]
-        compared = list(range(by.n_domains))
-        if may_look_at(rows) and (by.codes is not None or by.n_domains * x.shape[1] ** 2 > _MOST_NUMBERS):
-            compared = _those_with_pairs(rows)
-            rows, mean = rows[compared], mean[compared]
-        scatter = _scatter_by_row if by.codes is not None and may_look_at(rows) else _scatter_by_weight
-        covariance = sum_over_processes(scatter(x, mean, by, compared)) / (rows - 1).clamp(min=1)[:, None, None]
+        products, covariances = (count * x.shape[1] ** 2 for count in (len(x), by.n_domains))
+        few = products <= _FEW_PRODUCTS * by.n_domains and max(products, covariances) <= _MOST_NUMBERS
+        if by.codes is not None and few and not is_distributed():  # processes with other numbers of rows could differ
+            centred = x - mean[by.codes.clamp(max=by.n_domains - 1)]
+            scatter = by.sums(centred[:, :, None] * centred[:, None, :])
+        else:
+            compared = list(range(by.n_domains))
+            if may_look_at(rows) and (by.codes is not None or covariances > _MOST_NUMBERS):
+                compared = _those_with_pairs(rows)
+                rows, mean = rows[compared], mean[compared]
+            by_row = by.codes is not None and may_look_at(rows)
+            scatter = (_scatter_by_row if by_row else _scatter_by_weight)(x, mean, by, compared)
+        covariance = sum_over_processes(scatter) / (rows - 1).clamp(min=1)[:, None, None]
         counted = (rows > 1).to(x.dtype)
         return _mean_square_difference(mean, counted) + _mean_square_difference(covariance.flatten(1), counted)
 

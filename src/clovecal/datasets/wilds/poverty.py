@@ -39,14 +39,14 @@ PUBLISHED = Published(
     error_unit="units of wealth",
 )
 # Five sets of countries; each fold tests on one of them and validates on another (Yeh et al. 2020).
-_SETS = {
+COUNTRIES_BY_FOLD = {
     "A": ("angola", "cote_d_ivoire", "ethiopia", "mali", "rwanda"),
     "B": ("benin", "burkina_faso", "guinea", "sierra_leone", "tanzania"),
     "C": ("cameroon", "ghana", "malawi", "zimbabwe"),
     "D": ("democratic_republic_of_congo", "mozambique", "nigeria", "togo", "uganda"),
     "E": ("kenya", "lesotho", "senegal", "zambia"),
 }
-COUNTRIES = tuple(sorted(country for countries in _SETS.values() for country in countries))
+COUNTRIES = tuple(sorted(country for countries in COUNTRIES_BY_FOLD.values() for country in countries))
 _VALIDATED_ON = {"A": "B", "B": "C", "C": "D", "D": "E", "E": "A"}
 _IN_DOMAIN_ROWS = 2_000  # half for id_val, half for id_test
 _SEED_OFFSET = 541_433  # WILDS adds it to the letter's code, and so must the same rows
@@ -106,7 +106,7 @@ def load(
     appendix rounds the counts: 9,797 for training, 3,909 and 3,963 for val and test of fold A, 1,000 and 1,000.
     """
     check_splits(splits)
-    check_choice(fold, "fold", tuple(_SETS))
+    check_choice(fold, "fold", tuple(COUNTRIES_BY_FOLD))
     folder = find_folder(root, PUBLISHED)
     images = "images" if version_of(folder) == "1.1" else "landsat_poverty_imgs.npy"
     require(folder, *PUBLISHED.needs, images)
@@ -167,8 +167,8 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
 
 def _split(country: npt.NDArray[np.str_], fold: str, in_domain: float | int) -> npt.NDArray[np.str_]:
     split = np.full(len(country), "train", dtype="<U7")
-    split[np.isin(country, _SETS[fold])] = "test"
-    split[np.isin(country, _SETS[_VALIDATED_ON[fold]])] = "val"
+    split[np.isin(country, COUNTRIES_BY_FOLD[fold])] = "test"
+    split[np.isin(country, COUNTRIES_BY_FOLD[_VALIDATED_ON[fold]])] = "val"
     inside = np.flatnonzero(split == "train")
     count = held_out_count(in_domain, len(inside), "in_domain", "the training countries together")
     shuffled = inside.copy()

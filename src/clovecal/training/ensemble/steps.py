@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from clovecal._checks import FloatArray, IntArray
-from clovecal.training.batch_domains import BatchDomains, RowDomains
+from clovecal.training.batch_domains import RowDomains
 from clovecal.training.data import TrainingData, epoch_batches, strata_of
 from clovecal.training.ensemble.optimizers import StackedAdagrad, StackedAdam, StackedOptimizer
 from clovecal.training.ensemble.stack import StackedMLP
@@ -153,7 +153,7 @@ class StackedRun:
     def _compute(
         self, state: State, logits: Tensor, y: Tensor, domains: Tensor, features: Tensor
     ) -> tuple[Loss, State]:
-        by = BatchDomains.of(domains, len(y), n_domains=self._domains.n_domains)
+        by = self._domains.as_batch(domains)
         return self._objective.compute(state, logits=logits, y=y, domains=by, features=features)
 
     def _note(self, loss: Loss, gradient: Tensor) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from clovecal.errors import InputError
 from clovecal.files import check_writable, replacing
+from clovecal.text import listed
 from clovecal.training.loop.processes import is_first_process
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class RunFiles:
             if other:
                 raise InputError(
                     f"checkpoint {str(self._checkpoint)!r}",
-                    f"is of another run: its {_differ(other)}",
+                    f"is of another run: its {listed(other)} {'differs' if len(other) == 1 else 'differ'}",
                     "name another file, or remove it to start anew",
                 )
             taken = kept.values["run"]["step"]
@@ -153,12 +154,6 @@ class RunFiles:
         kept.values["identity"], kept.values["history"] = self._identity, self.history
         kept.values["log_size"] = self._log.stat().st_size if self._log is not None and self._log.exists() else 0
         kept.save(self._checkpoint)
-
-
-def _differ(names: list[str]) -> str:
-    """Return a sentence's end: a differs; a and b differ; a, b and c differ."""
-    *others, last = names
-    return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"
 
 
 def _writable(path: str | Path | None) -> Path | None:
