@@ -11,6 +11,7 @@ from clovecal.training.objectives.registry import OBJECTIVES, make_objective, re
 
 if TYPE_CHECKING:
     from clovecal.training import losses
+    from clovecal.training.batch_domains import BatchDomains
     from clovecal.training.data import TrainingData
     from clovecal.training.ensemble import Member, TrainedEnsemble, train_ensemble
     from clovecal.training.head.classifier import CloveClassifier
@@ -36,6 +37,7 @@ __all__ = [
     "IRM",
     "MLP",
     "OBJECTIVES",
+    "BatchDomains",
     "CLOvE",
     "CloveClassifier",
     "EarlyStopping",
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "batch_domains": ["BatchDomains"],
     "data": ["TrainingData"],
     "ensemble": ["Member", "TrainedEnsemble", "train_ensemble"],
     "head.classifier": ["CloveClassifier"],
