@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from clovecal import records
+
+LOAD_AT_START = round(os.getloadavg()[0], 1)
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,6 @@ def run_child(code: str) -> Child:
     return Child(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit)
 
 
-def environment(packages: tuple[str, ...]) -> dict[str, Any]:
-    """Return versions and the machine's kind, for a record."""
-    return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
-        "machine": {
-            "platform": f"{platform.system()} {platform.machine()}",
-            "cpus": os.cpu_count(),
-            "load_at_start": round(os.getloadavg()[0], 1),
-        },
-    }
-
-
-def append_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Append one JSON line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(record) + "\n")
+def keep(path: Path, config: Mapping[str, Any], results: object, packages: Iterable[str] = ()) -> None:
+    """Append a record of a run."""
+    records.append(path, config, {"results": results, "load_at_start": LOAD_AT_START}, packages=packages)

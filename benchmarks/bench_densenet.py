@@ -39,16 +39,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from _timing import Result, append_record, environment
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._lazy import Files, Inputs, decode_image, decode_npz
+from _timing import Result, keep
+from clovecal.datasets import Files, Inputs, LazyDataset, decode_image, decode_npz
+from clovecal.progress import calling
 from clovecal.reproduce.wilds.settings import SETTINGS
 from clovecal.training.data import TrainingData
 from clovecal.training.loop.fitting import fit
 from clovecal.training.loop.predicting import predict
 from clovecal.training.network.backbones import as_tensors, build
-from clovecal.training.network.recipe import make_objective, make_optimizer
-from clovecal.training.network.training import Place, Recipe, train
+from clovecal.training.network.recipe import Recipe, make_objective, make_optimizer
+from clovecal.training.network.training import Resources, train
 
 ENOUGH = "≥ 0.95"
 SEEDS = 4
@@ -156,9 +156,9 @@ class Bench:
     def ours(self) -> float:
         clock = self.clock()
         recipe = replace(DENSENET, batch_size=self.batch_size, epochs=1)
-        place = Place(device=self.timing.device, workers=self.timing.workers)
+        resources = Resources(device=self.timing.device, workers=self.timing.workers)
         with contextlib.suppress(Enough):
-            train(recipe, self.data, domains=self.data.domains, place=place, on_step=clock.stop)
+            train(recipe, self.data, domains=self.data.domains, resources=resources, progress=calling(clock.stop))
         return clock.rate
 
     def bare(self, *, in_bytes: bool) -> float:
@@ -296,7 +296,7 @@ def table(dataset: str, timing: Timing, folder: Path) -> Iterator[Result]:
             clip_norm=recipe.clip_norm,
             device=timing.device,
             precision=recipe.precision,
-            on_step=trained.stop,
+            progress=calling(trained.stop),
         )
     predicted = _predicting(model, inputs, 4 * batch_size, timing)
     what = f"{dataset}, {recipe.backbone}, {shape.size} {'tokens' if text else 'pixels'}"
@@ -308,7 +308,7 @@ def table(dataset: str, timing: Timing, folder: Path) -> Iterator[Result]:
         decoded = _decoding(files, timing)
         yield Result(f"decoding alone, {what}, {timing.workers} processes", decoded, "rows/s")
         reachable = (min(trained.rate, decoded), min(predicted, decoded))
-    networks = SEEDS * len(setting.algorithms)
+    networks = SEEDS * len(setting.objectives)
     yield Result(f"{networks} networks, {what}", shape.hours(recipe, networks, *reachable), "GPU h")
 
 
@@ -376,8 +376,6 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES), help="tables to estimate")
     parser.add_argument("--json", type=Path, metavar="PATH", help="append a record of this run")
     arguments = parser.parse_args()
-    around = environment(("numpy", "pillow", "torch", "torchvision"))
-    around["machine"]["gpu"] = torch.cuda.get_device_name() if arguments.device == "cuda" else None
     timing = Timing(arguments.device, arguments.workers, arguments.warm_up, arguments.steps)
     results = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -393,7 +391,7 @@ def main() -> None:
                 results.append(asdict(result))
     if arguments.json:
         config = {name: value for name, value in vars(arguments).items() if name != "json"}
-        append_record(arguments.json, {"config": config, **around, "results": results})
+        keep(arguments.json, config, results, packages=("pillow", "torchvision"))
 
 
 if __name__ == "__main__":

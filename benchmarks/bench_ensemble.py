@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from _timing import append_record, environment
+from _timing import keep
 from clovecal.training.data import TrainingData
 from clovecal.training.ensemble.training import Member, TrainedEnsemble, train_ensemble
 from clovecal.training.loop.fitting import fit
-from clovecal.training.loop.predicting import default_device, predict_logits
+from clovecal.training.loop.predicting import predict_logits
 from clovecal.training.mlp import MLP
 from clovecal.training.objectives import CLOvE
 
@@ -151,11 +151,8 @@ def main() -> None:
             print(f"  / at once, {precision}: {ratio:.1f}×")
 
     if arguments.json:
-        record = environment(("numpy", "torch"))
-        if torch.cuda.is_available():
-            record["machine"]["gpu"] = torch.cuda.get_device_name(default_device())
         config = {name: value for name, value in vars(arguments).items() if name != "json"}
-        append_record(arguments.json, {"config": config, **record, "results": results})
+        keep(arguments.json, config, results)
 
 
 if __name__ == "__main__":

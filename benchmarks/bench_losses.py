@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from _timing import Result, append_record, environment
+from _timing import Result, keep
 from clovecal.training import losses
 from clovecal.training.objectives import CLOvE
 
@@ -218,8 +218,6 @@ def main() -> None:
     rows = arguments.rows or ([512, 25_000] if gpu else [512])
     memory_rows = (25_000 if gpu else 4_000) if arguments.memory_rows is None else arguments.memory_rows
     torch.set_float32_matmul_precision(arguments.precision)
-    around = environment(("clovecal", "torch", "numpy"))
-    around["machine"]["gpu"] = torch.cuda.get_device_name() if gpu else None
     print(f"{arguments.device}, products in {arguments.precision} precision", flush=True)
 
     results = []
@@ -237,7 +235,7 @@ def main() -> None:
             "penalty": PENALTY,
             "clock": "CUDA events, median" if gpu else "elapsed, median",
         }
-        append_record(arguments.json, {"config": config, **around, "results": results})
+        keep(arguments.json, config, results)
 
 
 if __name__ == "__main__":

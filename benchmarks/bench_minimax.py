@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
-from _timing import append_record, environment
+from _timing import keep
 from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._minimax import MinimaxFit, solve
 
@@ -121,8 +121,8 @@ def main() -> None:
             )
 
     if arguments.json:
-        packages = ("numpy", "scipy", "scikit-learn", *(("cvxpy", "clarabel") if arguments.clarabel else ()))
-        append_record(arguments.json, {"config": {"domains": DOMAINS}, **environment(packages), "results": results})
+        packages = ("cvxpy", "clarabel") if arguments.clarabel else ()
+        keep(arguments.json, {"domains": DOMAINS}, results, packages)
 
 
 def _peak_gigabytes() -> float:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from _timing import append_record, environment
+from _timing import keep
 
 ROUNDS = 7
 DOMAINS = np.array([f"site {number:02d}" for number in range(50)])
@@ -109,8 +109,7 @@ def main() -> None:
     print({name: round(value, 2) for name, value in least.items()})
     if arguments.json:
         config = {"rows": arguments.rows, "domains": len(DOMAINS), "rounds": ROUNDS}
-        kind = environment(("numpy", "polars", "pyarrow"))
-        append_record(arguments.json, {"config": config, **kind, "results": results})
+        keep(arguments.json, config, results, packages=("polars", "pyarrow"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Regenerate the tables in the READMEs of experiments and benchmarks from the recorded results.
 
-Each study's script prints its tables with ``--table``, the paper's reproductions have theirs in the package, and a
-benchmark's table lists the figures of its last record; what stands between the two markers of a README is replaced.
+The paper's studies have theirs in the package, a study of our own prints its tables with ``--table``, and a benchmark's
+table lists the figures of its last record; what stands between the two markers of a README is replaced.
 """
 
 from __future__ import annotations
@@ -9,23 +9,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from clovecal.records import read
-from clovecal.reproduce.colored_mnist import tables as _colored_tables
-from clovecal.reproduce.gaussian import study as gaussian
-from clovecal.reproduce.two_bit import study as two_bit
-from clovecal.reproduce.wilds import tables as _wilds_tables
+from clovecal.reproduce import STUDIES
 
-OF_THE_PAPER: dict[str, Callable[[Path], str]] = {
-    "two-bit": lambda folder: two_bit.table(read(folder / "results.jsonl")),
-    "gaussian": lambda folder: gaussian.table(read(folder / "results.jsonl")),
-    "colored-mnist": lambda folder: _colored_tables.tables(
-        read(folder / "results.jsonl"), read(folder / "averages.jsonl")
-    ),
-    "wilds": lambda folder: _wilds_tables.tables(read(folder / "results.jsonl")),
-}
 BEGIN, END = "<!-- table: made from the records -->", "<!-- end of table -->"
 OF_A_BENCHMARK = re.compile(
     r"(<!-- table: made from (results/\w+\.jsonl) -->\n\n).*?(\n\n<!-- end of table -->)", re.DOTALL
@@ -65,8 +53,9 @@ def _figures(records: Path) -> str:
 
 
 def _table(folder: Path) -> str:
-    if folder.name in OF_THE_PAPER:
-        return OF_THE_PAPER[folder.name](folder)
+    if folder.name in STUDIES:
+        study = STUDIES[folder.name]
+        return study.tables(study.read(folder))
     (script,) = (path for path in folder.glob("*.py") if not path.name.startswith("_"))
     run = subprocess.run([sys.executable, str(script), "--table"], check=True, capture_output=True, text=True)
     return run.stdout

@@ -164,7 +164,7 @@ def test_the_verdict_names_no_distance_that_is_lost_in_noise():
     y, p, d = binary_table(lambda p, d: np.where(d == 1, p**3, p))
     result = audit(y, p, domains=d, resamples=20)
     faint = replace(result, invariance=replace(result.invariance, shift=0.0))
-    assert faint.verdict.endswith(r"): by less than its noise, which no single recalibration can repair.")
+    assert faint.verdict.endswith("), though by less than sampling noise lets us measure.")
 
 
 def test_the_verdict_when_errors_cancel_overall():
@@ -189,7 +189,7 @@ def test_the_verdict_when_only_all_rows_together_can_tell():
     y, p, d = binary_table(lambda p, d: np.clip(p + 0.07, 0, 1), k=12, rows=80, seed=1)
     result = audit(y, p, domains=d)
     assert result.miscalibrated == ()
-    expected = rf"Miscalibrated overall; no single domain has rows enough to say so on its own\. {SAME}"
+    expected = rf"Miscalibrated overall; no single domain has enough rows to show it\. {SAME}"
     assert re.fullmatch(expected, result.verdict)
 
 
@@ -393,6 +393,35 @@ def test_another_seed_gives_another_audit_of_the_same_table():
     assert as_json(other) == as_json(audit(y, p, domains=d, rng=np.random.default_rng(1)))
 
 
+# -------------------------------------------------------------------------------------------------------- and as a page
+
+
+def test_an_audit_writes_its_page_and_needs_nothing_else(tmp_path):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("vl_convert")
+    result, path = AUDITS["binary"](), tmp_path / "page.html"
+    result.report(path, title="By year", source="years.csv", notes=["A remark."])
+    page = path.read_text(encoding="utf-8")
+    assert all(words in page for words in ("By year", "years.csv", "A remark.", "clovecal.audit(y, p,"))
+    with pytest.raises(cc.InputError, match="exists"):
+        result.report(path)
+    result.report(path, overwrite=True)
+
+
+def test_the_page_says_the_bins_that_a_regression_was_audited_with(tmp_path):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("vl_convert")
+    y, f, domain = regression_table()
+    audit(y, f, domains=domain, bins=7).report(tmp_path / "page.html")
+    assert "bins=7" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_an_audit_prints_without_its_rows():
+    text = repr(AUDITS["binary"]())
+    assert "table=" not in text
+    assert "tolerance=0.01" in text
+
+
 # --------------------------------------------------------------------------------------------------- weights and tasks
 
 
@@ -500,26 +529,26 @@ ERRORS = {
     "no p": ({"p": None}, "p is None; pass an array-like with one entry per row."),
     "empty p": ({"p": []}, "p is empty; pass at least one row."),
     "empty y": ({"y": [], "p": [], "domains": []}, "domains is empty; pass at least one row."),
-    "text": ({"y": ["no", "yes", "no", "no"]}, "y holds text (row 0 is 'no'); code the labels as 0 and 1."),
-    "labels 0, 1, 2 beside probabilities": ({"y": [0, 1, 2, 0]}, "y is 2 at row 2; code the labels as 0 and 1."),
+    "text": ({"y": ["no", "yes", "no", "no"]}, "y at row 0 holds text ('no'); code the labels as 0 and 1."),
+    "labels 0, 1, 2 beside probabilities": ({"y": [0, 1, 2, 0]}, "y at row 2 is 2; code the labels as 0 and 1."),
     "missing y": (
         {"y": pd.Series([0.5, None, 2, 3], dtype="Float64")},
-        "y has 1 row with a missing or infinite value, the first at row 1 (nan); drop or repair that row.",
+        "y at row 1 is missing or infinite (nan); drop or repair that row.",
     ),
     "logits": (
         {"p": [0.5, -2.0, 0.5, 1.5]},
-        "p is -2 at row 1, outside [0, 1]; apply a sigmoid or softmax to logits, or calibrate raw scores first.",
+        "p at row 1 is -2, outside [0, 1]; apply a sigmoid or softmax to logits, or calibrate raw scores first.",
     ),
     "a fraction in a binary task": (
         {"y": [0, 0.5, 1, 1], "task": "binary"},
-        "y is 0.5 at row 1; code the labels as 0 and 1.",
+        "y at row 1 is 0.5; code the labels as 0 and 1.",
     ),
     "lengths": ({"p": [0.5, 0.5]}, f"p has 2 rows but y has 4; {ROWWISE}"),
     "lengths in a regression": ({"y": [0.5, 1, 2, 3], "p": [0.5, 0.5]}, f"p has 2 rows but y has 4; {ROWWISE}"),
     "lengths of domains": ({"domains": ["a", "b"]}, f"domains has 2 rows but y has 4; {ROWWISE}"),
     "missing prediction in a regression": (
         {"y": [0.5, 1, 2, 3], "p": [0.5, 1.0, math.nan, 3.0]},
-        "p has 1 row with a missing or infinite value, the first at row 2 (nan); drop or repair that row.",
+        "p at row 2 is missing or infinite (nan); drop or repair that row.",
     ),
     "three columns in a regression": (
         {"y": [0.5, 1, 2, 3], "p": np.ones((4, 3))},
@@ -532,12 +561,12 @@ ERRORS = {
     ),
     "missing domain": (
         {"domains": ["a", None, "b", "b"]},
-        "domains is missing in 1 of 4 rows, the first at row 1; fill them in or drop those rows "
+        "domains at row 1 is missing, as in 1 of 4 rows; fill them in or drop those rows "
         "(a membership matrix may leave rows in no domain).",
     ),
     "weight": (
         {"sample_weight": [1, 1, 1, -1]},
-        "sample_weight is negative at row 3 (-1.0); weights are frequencies, 0 or more.",
+        "sample_weight at row 3 is negative (-1.0); weights are frequencies, 0 or more.",
     ),
     "a domain without weight": (
         {"sample_weight": [1, 1, 0, 0]},

@@ -27,7 +27,6 @@ from clovecal._checks import (
     check_finite_rows,
     check_fraction,
     check_positive,
-    check_predictions,
     check_real,
     check_rng,
     check_same_length,
@@ -36,6 +35,7 @@ from clovecal._checks import (
     is_missing_label,
 )
 from clovecal.errors import InputError
+from clovecal.rows import Rows
 
 # Exact in single precision, so that every kind must give the very same numbers.
 Y = [0, 1, 1, 0, 1]
@@ -149,6 +149,10 @@ MATRIX_KINDS = {
 }
 
 
+def checked_rows(y, p, sample_weight=None):
+    return Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
+
+
 def message(call):
     """Return the one sentence that the call is refused with."""
     with pytest.raises(InputError) as caught:
@@ -165,14 +169,14 @@ def message(call):
 
 @pytest.mark.parametrize("kind", LABEL_KINDS)
 def test_labels_of_every_kind_are_the_same_labels(kind):
-    checked = check_predictions(LABEL_KINDS[kind](Y), P)
+    checked = checked_rows(LABEL_KINDS[kind](Y), P)
     np.testing.assert_array_equal(np.asarray(checked.y, dtype=np.float64), Y)
     assert checked.y.shape == (5,)
 
 
 @pytest.mark.parametrize("kind", PROBABILITY_KINDS)
 def test_probabilities_of_every_kind_are_the_same_numbers(kind):
-    checked = check_predictions(Y, PROBABILITY_KINDS[kind](P))
+    checked = checked_rows(Y, PROBABILITY_KINDS[kind](P))
     np.testing.assert_array_equal(checked.p, P)
     assert checked.p.dtype == np.float64
     assert checked.p.shape == (5,)
@@ -181,7 +185,7 @@ def test_probabilities_of_every_kind_are_the_same_numbers(kind):
 
 @pytest.mark.parametrize("kind", MATRIX_KINDS)
 def test_class_probabilities_of_every_kind_are_the_same_numbers(kind):
-    checked = check_predictions(Y, MATRIX_KINDS[kind](P2))
+    checked = checked_rows(Y, MATRIX_KINDS[kind](P2))
     np.testing.assert_array_equal(checked.p, P2)
     assert checked.p.dtype == np.float64
     assert checked.y.dtype == np.intp
@@ -204,7 +208,7 @@ def test_a_metric_does_not_depend_on_the_kind_of_its_input(metric, label_kind):
 
 def test_checked_input_is_not_copied_or_changed():
     y, p = np.array(Y), np.array(P)
-    checked = check_predictions(y, p)
+    checked = checked_rows(y, p)
     assert checked.p is p
     assert checked.y is y
     assert y.tolist() == Y
@@ -212,7 +216,7 @@ def test_checked_input_is_not_copied_or_changed():
 
 
 def test_no_weights_stay_no_weights():
-    assert check_predictions(Y, P).weight is None
+    assert checked_rows(Y, P).weight is None
     assert check_weights(None, 5) is None
 
 
@@ -231,7 +235,7 @@ def test_a_single_column_is_a_column():
 def test_half_precision_softmax_rows_count_as_summing_to_one():
     p = np.random.default_rng(0).dirichlet(np.ones(10), size=50).astype(np.float16)
     assert np.abs(p.astype(np.float64).sum(axis=1) - 1).max() > 1e-5  # or this test says nothing
-    assert check_predictions(np.zeros(50, int), p).p.shape == (50, 10)
+    assert checked_rows(np.zeros(50, int), p).p.shape == (50, 10)
 
 
 def test_finite_numbers_whose_sum_overflows_are_finite():
@@ -239,7 +243,7 @@ def test_finite_numbers_whose_sum_overflows_are_finite():
 
 
 def test_the_edges_of_the_unit_interval_are_probabilities():
-    assert check_predictions([0, 1], [0, 1]).p.tolist() == [0.0, 1.0]
+    assert checked_rows([0, 1], [0, 1]).p.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("value", [None, math.nan, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
@@ -277,10 +281,8 @@ MISSING_NUMBERS = {
 @pytest.mark.parametrize("argument", ["y", "p", "sample_weight"])
 def test_a_missing_number_is_an_error_that_names_its_row(kind, argument):
     arguments = {"y": [0, 1, 1, 1], "p": [0.5] * 4, "sample_weight": [1] * 4, argument: MISSING_NUMBERS[kind]}
-    text = message(lambda: check_predictions(**arguments))
-    assert text == (
-        f"{argument} has 1 row with a missing or infinite value, the first at row 2 (nan); drop or repair that row."
-    )
+    text = message(lambda: checked_rows(**arguments))
+    assert text == (f"{argument} at row 2 is missing or infinite (nan); drop or repair that row.")
 
 
 @given(
@@ -292,7 +294,7 @@ def test_the_first_bad_probability_is_the_one_that_is_named(n, bad, data):
     p = np.linspace(0, 1, n)
     rows = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
     p[rows] = bad
-    assert re.search(rf"\brow {min(rows)}\b", message(lambda: check_predictions(np.zeros(n), p)))
+    assert re.search(rf"\brow {min(rows)}\b", message(lambda: checked_rows(np.zeros(n), p)))
 
 
 @given(n=st.integers(1, 40), bad=st.sampled_from([2, -1, 127]), data=st.data())
@@ -300,8 +302,8 @@ def test_the_first_bad_label_is_the_one_that_is_named(n, bad, data):
     y = np.zeros(n, dtype=np.int8)
     rows = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
     y[rows] = bad
-    expected = f"y is {bad} at row {min(rows)}; code the labels as 0 and 1."
-    assert message(lambda: check_predictions(y, np.full(n, 0.5))) == expected
+    expected = f"y at row {min(rows)} is {bad}; code the labels as 0 and 1."
+    assert message(lambda: checked_rows(y, np.full(n, 0.5))) == expected
 
 
 # ------------------------------------------------------------------------------------------------- the error messages
@@ -320,31 +322,31 @@ PREDICTION_ERRORS = {
     "y is a generator": (((one for one in Y), P), f"y is a single value (generator); {ENTRY}"),
     "p is ragged": (([0, 1], [[0.5, 0.5], [1.0]]), "p has rows of different lengths; pass a rectangular array."),
     # what is not a number
-    "p is text": (([0, 1], ["low", "high"]), "p holds text (row 0 is 'low'); pass numbers."),
-    "p is bytes": (([0, 1], [b"low", b"high"]), "p holds text (row 0 is b'low'); pass numbers."),
-    "p has text": (([0, 1], [0.5, "n/a"]), "p holds text (row 1 is 'n/a'); pass numbers."),
-    "p is numbers as text": (([0, 1], ["0.5", "0.5"]), "p holds text (row 0 is '0.5'); pass numbers."),
+    "p is text": (([0, 1], ["low", "high"]), "p at row 0 holds text ('low'); pass numbers."),
+    "p is bytes": (([0, 1], [b"low", b"high"]), "p at row 0 holds text (b'low'); pass numbers."),
+    "p has text": (([0, 1], [0.5, "n/a"]), "p at row 1 holds text ('n/a'); pass numbers."),
+    "p is numbers as text": (([0, 1], ["0.5", "0.5"]), "p at row 0 holds text ('0.5'); pass numbers."),
     "p has a number as text": (
         ([0, 1], np.array([0.5, "0.5"], object)),
-        "p holds text (row 1 is '0.5'); pass numbers.",
+        "p at row 1 holds text ('0.5'); pass numbers.",
     ),
     "p has text in a later column": (
         ([0, 1, 0], np.array([[0.5, 0.5], [0.5, "half"], [0.5, "?"]], object)),
-        "p holds text (row 1 is 'half'); pass numbers.",
+        "p at row 1 holds text ('half'); pass numbers.",
     ),
-    "p is dates": (([0, 1], DATES), "p holds dates (row 0 is datetime.date(2020, 1, 1)); pass numbers."),
+    "p is dates": (([0, 1], DATES), "p at row 0 holds dates (datetime.date(2020, 1, 1)); pass numbers."),
     "p is time spans": (
         ([0, 1], np.array([1, 2], "m8[s]")),
-        "p holds time spans (row 0 is datetime.timedelta(seconds=1)); pass numbers.",
+        "p at row 0 holds time spans (datetime.timedelta(seconds=1)); pass numbers.",
     ),
-    "p is complex": (([0, 1], [1j, 0j]), "p holds complex numbers (row 0 is 1j); pass numbers."),
+    "p is complex": (([0, 1], [1j, 0j]), "p at row 0 holds complex numbers (1j); pass numbers."),
     "p has a date among numbers": (
         ([0, 1], np.array([0.5, datetime.date(2020, 1, 1)], object)),
-        "p holds objects of type date (row 1 is datetime.date(2020, 1, 1)); pass numbers.",
+        "p at row 1 holds objects of type date (datetime.date(2020, 1, 1)); pass numbers.",
     ),
     "p has an array in each cell": (
         ([0, 1], pl.Series([[0.5, 0.5], [1.0]])),
-        "p holds objects of type ndarray (row 0 is array([0.5, 0.5])); pass numbers.",
+        "p at row 0 holds objects of type ndarray (array([0.5, 0.5])); pass numbers.",
     ),
     # empty, or of another shape
     "p is empty": (([], []), "p is empty; pass at least one row."),
@@ -359,69 +361,69 @@ PREDICTION_ERRORS = {
     # NaN and infinity
     "p has NaN": (
         ([0, 1, 1], [0.5, math.nan, math.nan]),
-        "p has 2 rows with a missing or infinite value, the first at row 1 (nan); drop or repair those rows.",
+        "p at row 1 is missing or infinite (nan), the first of 2 such rows; drop or repair those rows.",
     ),
     "p has both infinities": (
         ([0, 1, 1], [0.5, -math.inf, math.inf]),
-        "p has 2 rows with a missing or infinite value, the first at row 1 (-inf); drop or repair those rows.",
+        "p at row 1 is missing or infinite (-inf), the first of 2 such rows; drop or repair those rows.",
     ),
     "p has infinity in a later column": (
         ([0, 1, 1], [[1, 0], [0.5, math.inf], [math.nan, 0]]),
-        "p has 2 rows with a missing or infinite value, the first at row 1 (inf); drop or repair those rows.",
+        "p at row 1 is missing or infinite (inf), the first of 2 such rows; drop or repair those rows.",
     ),
     "y has NaN": (
         ([0, 1, math.nan], P[:3]),
-        "y has 1 row with a missing or infinite value, the first at row 2 (nan); drop or repair that row.",
+        "y at row 2 is missing or infinite (nan); drop or repair that row.",
     ),
     # not probabilities
-    "p is percent": ((Y, [0, 87.5, 50, 37.5, 100]), "p is 87.5 at row 1, outside [0, 1]; divide percentages by 100."),
-    "p is logits": ((Y, [0.5, 2.0, -1.5, 0.5, 3.0]), f"p is 2 at row 1, outside [0, 1]; {LOGITS}"),
-    "p is scores": ((Y, [0.5, 0.5, 300, 0.5, 3.0]), f"p is 300 at row 2, outside [0, 1]; {LOGITS}"),
+    "p is percent": ((Y, [0, 87.5, 50, 37.5, 100]), "p at row 1 is 87.5, outside [0, 1]; divide percentages by 100."),
+    "p is logits": ((Y, [0.5, 2.0, -1.5, 0.5, 3.0]), f"p at row 1 is 2, outside [0, 1]; {LOGITS}"),
+    "p is scores": ((Y, [0.5, 0.5, 300, 0.5, 3.0]), f"p at row 2 is 300, outside [0, 1]; {LOGITS}"),
     "p is off by rounding": (
         (Y, [0.5, 1 + 2**-23, 0.5, 0.5, 1.0]),
-        "p is 1.0000001192092896 at row 1, outside [0, 1]; clip what rounding has put outside.",
+        "p at row 1 is 1.0000001192092896, outside [0, 1]; clip what rounding has put outside.",
     ),
     "p is below 0 by rounding": (
         (Y, [0.5, 0.5, 0.5, -1e-17, 1.0]),
-        "p is -1e-17 at row 3, outside [0, 1]; clip what rounding has put outside.",
+        "p at row 3 is -1e-17, outside [0, 1]; clip what rounding has put outside.",
     ),
     "p has logits in a later column": (
         ([0, 1], [[0.5, 0.5], [0.5, -4.0]]),
-        f"p is -4 at row 1, outside [0, 1]; {LOGITS}",
+        f"p at row 1 is -4, outside [0, 1]; {LOGITS}",
     ),
     "p has rows that do not sum to 1": (
         ([0, 1, 0], [[0.5, 0.5, 0], [0.5, 0.25, 0], [1, 1, 1]]),
         "p at row 1 sums to 0.75 over its 3 classes, not 1; pass class probabilities (a softmax of logits).",
     ),
     # not labels
-    "y is text": ((["no", "yes"], P[:2]), "y holds text (row 0 is 'no'); code the labels as 0 and 1."),
+    "y is text": ((["no", "yes"], P[:2]), "y at row 0 holds text ('no'); code the labels as 0 and 1."),
     "y is a text category": (
         (pd.Series(["no", "yes"], dtype="category"), P[:2]),
-        "y holds text (row 0 is 'no'); code the labels as 0 and 1.",
+        "y at row 0 holds text ('no'); code the labels as 0 and 1.",
     ),
-    "y is numbers as text": ((["0", "1"], P[:2]), "y holds text (row 0 is '0'); code the labels as 0 and 1."),
-    "y has text": (([0, 1, "yes"], P[:3]), "y holds text (row 2 is 'yes'); code the labels as 0 and 1."),
+    "y is numbers as text": ((["0", "1"], P[:2]), "y at row 0 holds text ('0'); code the labels as 0 and 1."),
+    "y has text": (([0, 1, "yes"], P[:3]), "y at row 2 holds text ('yes'); code the labels as 0 and 1."),
     "y has text after a missing value": (
         (np.array([None, "yes"], object), P[:2]),
-        "y holds text (row 1 is 'yes'); code the labels as 0 and 1.",
+        "y at row 1 holds text ('yes'); code the labels as 0 and 1.",
     ),
     "y is class names": (
         (["cat", "dog"], [[0.5, 0.5], [0.5, 0.5]]),
-        "y holds text (row 0 is 'cat'); code the labels as whole numbers 0 to 1, one per column of p.",
+        "y at row 0 holds text ('cat'); code the labels as whole numbers 0 to 1, one per column of p.",
     ),
-    "y is dates": ((DATES, P[:2]), "y holds dates (row 0 is datetime.date(2020, 1, 1)); pass numbers."),
-    "y counts from 1": (([1, 2], P[:2]), "y is 2 at row 1; code the labels as 0 and 1."),
-    "y is −1 and 1": (([1, -1], P[:2]), "y is -1 at row 1; code the labels as 0 and 1."),
-    "y is between 0 and 1": (([1, 0.5], P[:2]), "y is 0.5 at row 1; code the labels as 0 and 1."),
-    "y is nearly 1": (([0, 1.0000000001], P[:2]), "y is 1.0000000001 at row 1; code the labels as 0 and 1."),
-    "y is an unsigned −1": ((np.array([0, 255], np.uint8), P[:2]), "y is 255 at row 1; code the labels as 0 and 1."),
+    "y is dates": ((DATES, P[:2]), "y at row 0 holds dates (datetime.date(2020, 1, 1)); pass numbers."),
+    "y counts from 1": (([1, 2], P[:2]), "y at row 1 is 2; code the labels as 0 and 1."),
+    "y is −1 and 1": (([1, -1], P[:2]), "y at row 1 is -1; code the labels as 0 and 1."),
+    "y is between 0 and 1": (([1, 0.5], P[:2]), "y at row 1 is 0.5; code the labels as 0 and 1."),
+    "y is nearly 1": (([0, 1.0000000001], P[:2]), "y at row 1 is 1.0000000001; code the labels as 0 and 1."),
+    "y is an unsigned −1": ((np.array([0, 255], np.uint8), P[:2]), "y at row 1 is 255; code the labels as 0 and 1."),
     "y is beyond the classes": (
         ([0, 3], [[0.5, 0.25, 0.25], [0, 0, 1]]),
-        "y is 3 at row 1; code the labels as whole numbers 0 to 2, one per column of p.",
+        "y at row 1 is 3; code the labels as whole numbers 0 to 2, one per column of p.",
     ),
     "y is between two classes": (
         ([0, 1.5], [[0.5, 0.25, 0.25], [0, 0, 1]]),
-        "y is 1.5 at row 1; code the labels as whole numbers 0 to 2, one per column of p.",
+        "y at row 1 is 1.5; code the labels as whole numbers 0 to 2, one per column of p.",
     ),
     # not weights
     "weights are too few": ((Y, P, [1, 2]), "sample_weight has 2 rows but y has 5; pass one weight per row."),
@@ -429,7 +431,7 @@ PREDICTION_ERRORS = {
     "weight is a number": ((Y, P, 2), f"sample_weight is a single value (2); {ENTRY}"),
     "weights are negative": (
         (Y, P, [1, 1, -0.5, -2, 1]),
-        "sample_weight is negative at row 2 (-0.5); weights are frequencies, 0 or more.",
+        "sample_weight at row 2 is negative (-0.5); weights are frequencies, 0 or more.",
     ),
     "weights are all zero": (
         (Y, P, [0] * 5),
@@ -438,9 +440,9 @@ PREDICTION_ERRORS = {
     "weights have two columns": ((Y, P, np.ones((5, 2))), "sample_weight has shape (5, 2); pass one number per row."),
     "weights are infinite": (
         (Y, P, [1, 1, 1, math.inf, 1]),
-        "sample_weight has 1 row with a missing or infinite value, the first at row 3 (inf); drop or repair that row.",
+        "sample_weight at row 3 is missing or infinite (inf); drop or repair that row.",
     ),
-    "weights are text": ((Y, P, ["1", "a", "1", "1", "1"]), "sample_weight holds text (row 1 is 'a'); pass numbers."),
+    "weights are text": ((Y, P, ["1", "a", "1", "1", "1"]), "sample_weight at row 1 holds text ('a'); pass numbers."),
     "weights are empty": ((Y, P, []), "sample_weight is empty; pass at least one row."),
 }
 
@@ -448,7 +450,7 @@ PREDICTION_ERRORS = {
 @pytest.mark.parametrize("case", PREDICTION_ERRORS)
 def test_predictions_that_cannot_be_used_are_refused_in_one_sentence(case):
     arguments, expected = PREDICTION_ERRORS[case]
-    assert message(lambda: check_predictions(*arguments)) == expected
+    assert message(lambda: checked_rows(*arguments)) == expected
 
 
 @pytest.mark.parametrize("name", ["y", "p"])
@@ -457,7 +459,7 @@ def test_a_tensor_on_a_device_is_refused_with_the_way_home(name):
     tensor.device = Device()
     arguments = {"y": Y, "p": P, name: tensor}
     expected = f"{name} is a tensor on cuda:0; move it to the CPU with .cpu() first."
-    assert message(lambda: check_predictions(**arguments)) == expected
+    assert message(lambda: checked_rows(**arguments)) == expected
 
 
 OTHER_ERRORS = {
@@ -472,11 +474,11 @@ OTHER_ERRORS = {
     ),
     "scores with NaN": (
         lambda: check_scores([[0.0, 1.0], [0.0, math.nan]]),
-        "scores has 1 row with a missing or infinite value, the first at row 1 (nan); drop or repair that row.",
+        "scores at row 1 is missing or infinite (nan); drop or repair that row.",
     ),
     "class labels": (
         lambda: check_class_labels([0, 4], 3),
-        "y is 4 at row 1; code the labels as whole numbers 0 to 2, one per column of p.",
+        "y at row 1 is 4; code the labels as whole numbers 0 to 2, one per column of p.",
     ),
     "no rows": (lambda: check_finite_rows(np.empty(0), "f"), "f is empty; pass at least one row."),
     "lengths": (

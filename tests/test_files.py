@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from clovecal._files import Defect, check_format, check_writable
 from clovecal.errors import InputError
+from clovecal.files import Defect, check_format, check_writable
 
 
 def test_a_folder_that_may_not_be_written_to_is_named_before_any_work(tmp_path, monkeypatch):

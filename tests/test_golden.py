@@ -261,7 +261,7 @@ def test_the_tables_of_a_sweep(run, in_folder):
 def test_the_results_of_a_miniature_wilds_run(run, in_folder):
     tiny = ["--miniature", "--rows", "120", "--size", "8", "--epochs", "1", "--seeds", "1", "--head-steps", "5"]
     where = ["--dataset", "camelyon17", "-o", "wilds", "--device", "cpu"]
-    run("reproduce", "wilds", *where, "--algorithm", "erm", *tiny)
+    run("reproduce", "wilds", *where, "--objective", "erm", *tiny)
     same_text("wilds-tables.txt", (in_folder / "wilds" / "tables.md").read_text(encoding="utf-8"))
     records = [json.loads(line) for line in (in_folder / "wilds" / "results.jsonl").read_text().splitlines()]
     flat = {}
@@ -294,7 +294,7 @@ def write_pictures(folder, rows=60, seed=12):
 def test_the_outputs_of_a_network_on_images(run, in_folder):
     write_csv(in_folder / "pictures.csv", write_pictures(in_folder / "pictures"))
     data = ["pictures.csv", "--images", "pictures", "--label", "label", "--domain", "zoo", "--test-domain", "Rome"]
-    run("finetune", *data, "--size", "8", "--epochs", "2", "--device", "cpu", "-o", "network")
+    run("train", *data, "--size", "8", "--epochs", "2", "--device", "cpu", "-o", "network")
     found = sorted((in_folder / "network").glob("*.parquet"))
     assert found
     same_numbers("network.json", {path.name: numbers_of(path) for path in found})

@@ -139,7 +139,7 @@ def test_the_worst_domain_is_on_top_with_its_interval(audit, ax):
 
 def test_the_worst_accuracy_is_the_lowest(audit, ax):
     result = audit.metrics["accuracy"]
-    plots.error_by_domain(result, ax, label="accuracy", most=2)
+    plots.error_by_domain(result, ax, label="accuracy", max_domains=2)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == sorted(result.by_domain, key=lambda name: result.by_domain[name])[:2][::-1]
     assert ax.get_xlabel().startswith("accuracy (")
@@ -180,6 +180,15 @@ def test_known_accuracies_elsewhere_are_drawn_instead(selection, ax):
     assert (marked.get_xdata()[0], marked.get_ydata()[0]) == (best.accuracy, elsewhere[best.name])
     said = refusal(lambda: plots.selection_curve(selection, ax, ood_accuracy={}))
     assert re.search(r"^ood_accuracy lacks the model '.*'; pass every model's accuracy", said)
+
+
+def test_a_criterion_of_the_worst_domain_says_so(ax):
+    y, p, domain = table(k=2, rows=50)
+    worst = cc.select({"m": p}, y, domains=domain, criterion="worst-ece")
+    plots.selection_curve(worst, ax)
+    assert ax.get_ylabel() == "worst-ece of the chosen model, in its worst domain"
+    plots.criterion_against_accuracy(worst, {"m": 0.7}, ax)
+    assert (ax.get_xlabel(), ax.get_title()) == ("worst-ece, in its worst domain", "")
 
 
 def test_criteria_are_drawn_against_accuracy_elsewhere(selection, ax):

@@ -47,3 +47,20 @@ def test_an_unfinished_last_line_is_no_record_and_the_next_record_replaces_it(tm
     results.write_bytes(b'{"config"')  # of the first record
     records.append(results, Part("two"), {})
     assert [one["config"]["name"] for one in records.read(results)] == ["two"]
+
+
+def test_what_was_run_may_be_a_mapping_and_more_packages_may_matter(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    records.append(results, {"rows": 5}, {"value": 1}, packages=["click"])
+    (record,) = records.read(results)
+    assert record["config"] == {"rows": 5}
+    assert record["versions"]["click"]
+    assert list(records.missing(results, [{"rows": 5}, {"rows": 6}])) == [{"rows": 6}]
+
+
+def test_records_of_some_configurations_come_in_the_order_of_these(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    for number, name in enumerate(("one", "two", "three")):
+        records.append(results, Part(name), {"number": number})
+    chosen = records.of_configs(records.read(results), [Part("three"), Part("four"), Part("one")])
+    assert [one["number"] for one in chosen] == [2, 0]

@@ -10,10 +10,11 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 
 import clovecal as cc
+from clovecal import selection
 from clovecal.domains import Domains
-from clovecal.selection import CRITERIA, CurvePoint, _deal
+from clovecal.selection import CRITERIA, CurvePoint, RankedCandidate, rank, register_criterion
 
-CRITERION_NAMES = tuple(CRITERIA)
+CRITERION_NAMES = ("ece", "debiased-ece", "mmce", "irm", "worst-ece")
 
 
 def message(call):
@@ -100,7 +101,7 @@ def test_the_criterion_is_summed_over_the_domains():
 
 def test_every_row_is_recalibrated_by_the_other_part():
     y, p, domain = np.array([0, 1, 1, 1, 0, 1.0]), np.array([0.2, 0.3, 0.2, 0.3, 0.2, 0.3]), np.array(list("aaabbb"))
-    part = _deal(Domains.of(domain, 6), 2, np.random.default_rng(0))
+    part = Domains.of(domain, 6).deal(2, np.random.default_rng(0))
     seen = judged_by({"rng": 0}, y, p, domain)
     for row in range(6):
         same = (part != part[row]) & (p == p[row])  # with a score's rows in the other part, their mean (none falls)
@@ -120,7 +121,7 @@ def test_a_selection_is_what_scikit_learn_and_a_loop_give(criterion, folds, weig
     weight = np.random.default_rng(1).integers(1, 4, len(y)).astype(float) if weighted else None
     options = {"folds": folds, "sample_weight": weight, "rng": 3}
     result = cc.select(candidates, y, domains=domain, criterion=criterion, **options)
-    part = _deal(Domains.of(domain, len(y)), folds, np.random.default_rng(3))
+    part = Domains.of(domain, len(y)).deal(folds, np.random.default_rng(3))
     combine = max if criterion == "worst-ece" else sum
     for one in result.table:
         expected = recalibrated(y, candidates[one.name], part, weight)
@@ -145,7 +146,7 @@ def test_several_classes_are_recalibrated_one_against_the_rest():
     domain = np.arange(900) % 2
     candidates = {"worse": rng.permutation(p), "right": p}
     result = cc.select(candidates, y, domains=domain, min_accuracy=0.5)
-    part = _deal(Domains.of(domain, 900), 2, np.random.default_rng(0))
+    part = Domains.of(domain, 900).deal(2, np.random.default_rng(0))
     for one in result.table:
         seen = judged_by({}, y, candidates[one.name], domain)
         np.testing.assert_allclose(seen, recalibrated(y, candidates[one.name], part), atol=1e-12)
@@ -283,31 +284,244 @@ def test_of_two_models_with_the_same_criterion_the_more_accurate_comes_first():
 # ------------------------------------------------------------------------------------------------------------ the deal
 
 
-def test_parts_are_dealt_evenly_within_every_domain():
-    domain = np.repeat(list("abc"), [101, 50, 7])
-    part = _deal(Domains.of(domain, 158), 3, np.random.default_rng(0))
-    for name in "abc":
-        counts = np.bincount(part[domain == name], minlength=3)
-        assert counts.max() - counts.min() <= 1
-    assert not np.array_equal(part, _deal(Domains.of(domain, 158), 3, np.random.default_rng(1)))
-
-
-def test_rows_of_several_domains_are_dealt_with_the_first_and_rows_of_none_among_themselves():
-    rng = np.random.default_rng(0)
-    membership = rng.uniform(size=(400, 2)) < [0.3, 0.5]
-    part = _deal(Domains.of(membership, 400), 2, np.random.default_rng(0))
-    first = np.where(membership[:, 0], 0, np.where(membership[:, 1], 1, 2))
-    for stratum in range(3):
-        counts = np.bincount(part[first == stratum], minlength=2)
-        assert abs(counts[0] - counts[1]) <= 1
-
-
 def test_the_same_seed_gives_the_same_selection_and_another_a_slightly_different_one():
     y, domain, causal, leaning = planted(600)
     runs = [cc.select({"a": causal, "b": leaning}, y, domains=domain, rng=seed) for seed in (5, 5, 6)]
     assert runs[0] == runs[1]
     assert runs[0].table[0].criterion != runs[2].table[0].criterion
     assert cc.select({"a": causal}, y, domains=domain) == cc.select({"a": causal}, y, domains=domain, rng=0)
+
+
+# --------------------------------------------------------------------------------------- several deals, the best few
+
+
+def half_skill(y, accuracies):
+    """Return the accuracy half-way from always predicting the most frequent label to the best model."""
+    base = np.unique(y, return_counts=True)[1].max() / len(y)
+    return base + (max(accuracies.values()) - base) / 2
+
+
+def many_models(n=1200, count=25, seed=0):
+    """Return labels, domains and models that lean on the domain by different amounts, some of them nearly constant."""
+    y, domain, causal, leaning = planted(n, seed)
+    rng = np.random.default_rng(seed + 1)
+    mixtures = {}
+    for number in range(count):
+        share, flat = rng.uniform(size=2)
+        noisy = np.clip((1 - share) * causal + share * leaning + rng.normal(0, 0.05, n), 0, 1)
+        mixtures[f"m{number}"] = 0.5 + (noisy - 0.5) * (flat if number % 5 else 0.0)
+    return y, domain, mixtures
+
+
+def test_the_studys_rule_is_what_a_naive_loop_gives():
+    y, domain, candidates = many_models()
+    result = cc.select(
+        candidates, y, domains=domain, deals=8, criterion="mmce", min_accuracy="half-skill", among=10, rng=4
+    )
+    draw = np.random.default_rng(4)
+    deals = [Domains.of(domain, len(y)).deal(2, draw) for _ in range(8)]
+    criterion, accuracies = {}, {}
+    for name, p in candidates.items():
+        # By the package's own map: scikit-learn's differs in the last digit, and ½ lies on the edge between the labels.
+        judged = [np.full(len(y), np.nan) for _ in deals]
+        for part, q in zip(deals, judged, strict=True):
+            for out in (part == 0, part == 1):
+                q[out] = cc.NaiveIsotonic().fit(p[~out], y[~out]).predict(p[out])
+        by_domain = [[cc.mmce(y[domain == k], q[domain == k], unbiased=True) for q in judged] for k in range(3)]
+        criterion[name] = sum(np.mean(values) for values in by_domain)
+        accuracies[name] = np.mean([np.mean((q > 0.5) == y) for q in judged])
+        (row,) = [one for one in result.table if one.name == name]
+        assert list(row.by_domain.values()) == pytest.approx([np.mean(values) for values in by_domain], abs=1e-12)
+        assert (row.criterion, row.accuracy) == pytest.approx((criterion[name], accuracies[name]), abs=1e-12)
+    floor = half_skill(y, accuracies)
+    able = sorted((name for name in candidates if accuracies[name] >= floor), key=lambda name: criterion[name])
+    assert 10 < len(able) < len(candidates)
+    assert [one.name for one in result.table if one.excluded is None] == able
+    assert result.min_accuracy == pytest.approx(floor, abs=1e-12)
+    assert result.best == max(able[:10], key=lambda name: accuracies[name])
+    assert result.best != able[0]  # else this case would not show what among does
+
+
+def test_one_deal_more_is_the_average_with_the_next_deal_of_the_generator():
+    y, domain, causal, leaning = planted(600)
+    candidates = {"a": causal, "b": leaning}
+    draw = np.random.default_rng(7)
+    first, second = (cc.select(candidates, y, domains=domain, rng=draw) for _ in range(2))
+    both = {one.name: one for one in cc.select(candidates, y, domains=domain, rng=7, deals=2).table}
+    for name in candidates:
+        one, other = (next(row for row in run.table if row.name == name) for run in (first, second))
+        assert one.criterion != other.criterion
+        assert both[name].criterion == pytest.approx((one.criterion + other.criterion) / 2)
+        assert both[name].accuracy == pytest.approx((one.accuracy + other.accuracy) / 2)
+
+
+def test_the_worst_domain_of_several_deals_is_the_worst_of_the_averages():
+    y, domain, causal, _ = planted(600)
+    (row,) = cc.select({"a": causal}, y, domains=domain, deals=5, criterion="worst-ece").table
+    assert row.criterion == max(row.by_domain.values())
+
+
+def test_without_recalibration_there_is_nothing_to_deal():
+    y, domain, causal, leaning = planted(300)
+    candidates = {"a": causal, "b": leaning}
+    once = cc.select(candidates, y, domains=domain, recalibrate=None)
+    assert cc.select(candidates, y, domains=domain, recalibrate=None, deals=3) == once
+
+
+def test_half_the_skill_is_half_way_from_the_most_frequent_label_to_the_best_model():
+    y, domains = np.array([1, 1, 1, 0] * 2), np.repeat(["a", "b"], 4)
+    right = y * 1.0
+    one_wrong, two_wrong = right.copy(), right.copy()
+    one_wrong[0], two_wrong[:2] = 0.0, 0.0
+    candidates = {"all": right, "but one": one_wrong, "but two": two_wrong}
+    # the most frequent label is 6 of 8, the best model 8 of 8: the floor is 7/8, which "but one" just reaches
+    result = cc.select(candidates, y, domains=domains, recalibrate=None, min_accuracy="half-skill")
+    assert result.min_accuracy == 0.875
+    assert {one.name: one.excluded for one in result.table} == {
+        "all": None,
+        "but one": None,
+        "but two": "accuracy below 0.875",
+    }
+    # rows of weight 3 make label 0 as frequent as label 1: the base rate is 1/2, and the floor 3/4
+    weight = np.where(y == 0, 3.0, 1.0)
+    weighted = cc.select(
+        candidates, y, domains=domains, recalibrate=None, min_accuracy="half-skill", sample_weight=weight
+    )
+    assert weighted.min_accuracy == 0.75
+
+
+def test_half_the_skill_of_several_classes_starts_at_the_most_frequent_class():
+    y, domains = np.array([0, 0, 1, 2] * 2), np.repeat(["a", "b"], 4)
+    result = cc.select({"m": np.eye(3)[y]}, y, domains=domains, recalibrate=None, min_accuracy="half-skill")
+    assert result.min_accuracy == 0.75
+
+
+def ranked_models():
+    """Return models a to e, rising in the criterion; the second and the last are the most accurate."""
+    accuracies = {"a": 0.70, "b": 0.80, "c": 0.75, "d": 0.80, "e": 0.90}
+    return [
+        RankedCandidate(name=name, criterion=0.1 * number, accuracy=value, by_domain={})
+        for number, (name, value) in enumerate(accuracies.items())
+    ]
+
+
+@pytest.mark.parametrize(("among", "best"), [(1, "a"), (2, "b"), (3, "b"), (4, "b"), (5, "e"), (50, "e")])
+def test_the_choice_is_the_most_accurate_of_the_lowest_and_of_equals_the_lower(among, best):
+    result = rank(reversed(ranked_models()), criterion="mmce", among=among)
+    assert result.best == best
+    assert [one.name for one in result.table] == list("abcde")  # the table stays in the criterion's order
+
+
+def test_the_excluded_do_not_count_among_the_lowest():
+    result = rank(ranked_models(), criterion="mmce", min_accuracy=0.75, among=3)
+    assert [one.name for one in result.table] == list("bcdea")
+    assert (result.best, result.table[-1].excluded) == ("b", "accuracy below 0.75")
+    assert [(one.min_accuracy, one.best) for one in result.curve([0.0, 0.76, 0.85])] == [
+        (0.0, "b"),
+        (0.76, "e"),
+        (0.85, "e"),
+    ]
+
+
+def test_the_verdict_and_the_print_say_what_was_chosen_from_the_best_few():
+    result = rank(ranked_models(), criterion="mmce", among=4)
+    assert result.verdict == (
+        "b has the highest accuracy (0.800) of the 4 models with the lowest mmce summed over domains "
+        "(its own is 0.1000), among 5 models."
+    )
+    marked = [line for line in str(result).splitlines() if line.endswith("  chosen")]
+    assert [line.split()[:2] for line in marked] == [["2", "b"]]
+    assert "chosen" not in str(rank(ranked_models(), criterion="mmce"))
+
+
+def test_ranking_what_was_judged_is_selecting():
+    y, domain, candidates = many_models(600, 5)  # more would hold two equal constants
+    whole = cc.select(candidates, y, domains=domain, criterion="worst-ece", min_accuracy="half-skill", among=3)
+    base = max(y.mean(), 1 - y.mean())
+    options = {"criterion": "worst-ece", "summary": "worst", "min_accuracy": "half-skill", "among": 3}
+    assert rank(reversed(whole.table), base_rate=base, **options) == whole
+    with pytest.raises(cc.InputError) as caught:
+        rank(whole.table, criterion="ece", min_accuracy="half-skill")
+    assert caught.value.argument == "base_rate"
+    with pytest.raises(cc.InputError) as caught:
+        rank([], criterion="ece")
+    assert caught.value.argument == "judged"
+
+
+def test_the_correlation_with_accuracy_elsewhere():
+    result = rank(ranked_models(), criterion="mmce")
+    elsewhere = {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.5, "e": 0.4}
+    # criteria 0, .1, …, .4; deviations (-.2 … .2) and (.26, .16, -.04, -.14, -.24)
+    expected = (-0.052 - 0.016 - 0.014 - 0.048) / np.sqrt(0.1 * 0.172)
+    assert result.correlation(elsewhere) == pytest.approx(expected)
+    assert np.isnan(result.correlation(dict.fromkeys("abcde", 0.5)))
+    assert np.isnan(rank(ranked_models()[:2], criterion="mmce").correlation(elsewhere))
+    with pytest.raises(cc.InputError) as caught:
+        result.correlation({"a": 0.5})
+    assert (caught.value.argument, caught.value.problem) == ("ood_accuracy", "lacks the model 'b'")
+
+
+# -------------------------------------------------------------------------------------------------------- the registry
+
+
+@pytest.fixture
+def registered():
+    """Register criteria, and forget them afterwards."""
+    before = set(CRITERIA)
+    yield cc.register_criterion
+    for name in set(CRITERIA) - before:
+        selection._REGISTERED.pop(name)  # a process keeps what it registers; other tests list the package's own
+
+
+def test_a_registered_criterion_is_found_by_its_name(registered):
+    y, domain, causal, leaning = planted(900)
+    candidates = {"causal": causal, "leaning": leaning}
+    registered("brier", cc.brier)
+    registered("worst-sharp-mmce", cc.mmce, summary="worst", gamma=50.0, unbiased=True)
+    assert (
+        cc.select(candidates, y, domains=domain, criterion="brier").table
+        == cc.select(candidates, y, domains=domain, criterion=cc.brier).table
+    )
+    result = cc.select(candidates, y, domains=domain, criterion="worst-sharp-mmce", recalibrate=None)
+    for one in result.table:
+        values = [
+            cc.mmce(y[domain == k], candidates[one.name][domain == k], gamma=50.0, unbiased=True) for k in range(3)
+        ]
+        assert one.criterion == pytest.approx(max(values))
+    assert result.verdict.startswith(f"{result.best} has the lowest worst-sharp-mmce in its worst domain (")
+    assert (result.criterion, result.summary) == ("worst-sharp-mmce", "worst")
+
+
+def test_criteria_are_listed_once_and_only_registering_adds_to_them():
+    own = list(CRITERIA)[:5]  # an example in a docstring may have registered more
+    assert own == ["ece", "debiased-ece", "mmce", "irm", "worst-ece"]
+    assert [name for name in own if CRITERIA[name].summary == "worst"] == ["worst-ece"]
+    assert all(name == one.name for name, one in CRITERIA.items())
+    with pytest.raises(TypeError):
+        CRITERIA["mine"] = CRITERIA["ece"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "at_fault"),
+    [
+        (("ece", cc.ece), {}, "name"),
+        (("", cc.ece), {}, "name"),
+        (("mine", 3), {}, "metric"),
+        (("mine", cc.ece), {"summary": "median"}, "summary"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(arguments, options, at_fault):
+    before = dict(CRITERIA)
+    with pytest.raises(cc.InputError) as caught:
+        register_criterion(*arguments, **options)
+    assert caught.value.argument == at_fault
+    assert dict(CRITERIA) == before
+
+
+def test_a_metric_that_is_higher_for_better_models_is_no_criterion():
+    y, domain, causal, _ = planted(300)
+    said = message(lambda: cc.select({"m": causal}, y, domains=domain, criterion=cc.accuracy))
+    assert said.startswith("criterion is accuracy, which is higher for better models;")
 
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -383,11 +597,13 @@ REFUSED = {
     "recalibrate": (ONE, {"domains": AB, "recalibrate": "platt"}, r"^recalibrate is 'platt'"),
     "folds": (ONE, {"domains": AB, "folds": 1}, r"^folds is 1; .*at least 2"),
     "percent floor": (ONE, {"domains": AB, "min_accuracy": 70}, r"^min_accuracy is 70; .*0\.7"),
-    "text floor": (ONE, {"domains": AB, "min_accuracy": "high"}, r"^min_accuracy is high;"),
-    "logits": ({**ONE, "n": [3.0, -2.0]}, {"domains": AB}, r"^candidate 'n': p is 3 at row 0"),
-    "other rows": ({**ONE, "n": [0.1]}, {"domains": AB}, r"^candidate 'n': p has 1 row but y has 2"),
+    "text floor": (ONE, {"domains": AB, "min_accuracy": "high"}, r"^min_accuracy is 'high';.*'half-skill'"),
+    "logits": ({**ONE, "n": [3.0, -2.0]}, {"domains": AB}, r"^candidate 'n' at row 0 is 3"),
+    "other rows": ({**ONE, "n": [0.1]}, {"domains": AB}, r"^candidate 'n' has 1 row but y has 2"),
     "more folds than rows": (ONE, {"domains": AB, "folds": 3}, r"^folds is 3 .*2 rows"),
     "rows of domains": (ONE, {"domains": ["a", "b", "c"]}, r"^domains has 3 rows but y has 2"),
+    "deals": (ONE, {"domains": AB, "deals": 0}, r"^deals is 0; .*at least 1"),
+    "among": (ONE, {"domains": AB, "among": 2.5}, r"^among is 2\.5; .*at least 1"),
     "rng": (ONE, {"domains": AB, "rng": "seed"}, r"^rng is 'seed'"),
 }
 

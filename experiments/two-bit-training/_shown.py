@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from _classifiers import CASES, MMCE, OBJECTIVES, PENALISED, SPREADS, Case, landmarks, measured
-from records import markdown, number
 
+from clovecal.text import markdown
+from clovecal.text import short_number as number
 from clovecal.theory import two_bit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def tables(records: list[dict[str, Any]]) -> str:
@@ -162,14 +165,12 @@ COLOURS = {
 MARKS = {"invariant": "*", "constant": "o", "ERM": "s", "agreement": "D", "disagreement": "v", "spurious bit": "^"}
 
 
-def figure(records: list[dict[str, Any]], path: Path) -> None:
+def figures(records: list[dict[str, Any]]) -> dict[str, Figure]:
     """Draw what training does to the spurious bit, and the landscape it does it in."""
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    drawing, ((a, b), (c, d)) = plt.subplots(2, 2, figsize=(11.5, 9.5), layout="constrained")
+    drawing = Figure(figsize=(11.5, 9.5), dpi=130, layout="constrained")
+    (a, b), (c, d) = drawing.subplots(2, 2)
     sampled_panel(a, records)
     deviations_panel(b, records)
     form = "CLOvE, positive, γ 2.5"
@@ -180,7 +181,7 @@ def figure(records: list[dict[str, Any]], path: Path) -> None:
     handles, names = d.get_legend_handles_labels()
     drawing.legend(handles, names, fontsize=8, ncols=len(names), loc="outside lower center")
     drawing.colorbar(shown, ax=[c, d], label="log₁₀ of the mean MMCE (positive class, γ = 2.5)", shrink=0.9)
-    drawing.savefig(path, dpi=130)
+    return {"two-bit-training": drawing}
 
 
 def sampled_panel(axes: Any, records: list[dict[str, Any]]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -22,30 +21,6 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 
 # Softmax rows computed in half precision sum to 1 within about 1e-3.
 _ROW_SUM_TOLERANCE = 1e-3
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Checked labels and predicted probabilities, aligned by row.
-
-    Attributes
-    ----------
-    y
-        (n,) labels: 0/1 when ``p`` is (n,), 0…C−1 when ``p`` is (n, C).
-    p
-        (n,) probability of label 1, or (n, C) rows that sum to one.
-    weight
-        (n,) frequencies, or None when every row counts once.
-    """
-
-    y: AnyArray
-    p: FloatArray
-    weight: FloatArray | None
-
-    @property
-    def multiclass(self) -> bool:
-        """Whether ``p`` has a column per class."""
-        return self.p.ndim == 2
 
 
 def as_numpy(values: Any, name: str) -> AnyArray:
@@ -88,24 +63,6 @@ def as_floats(values: Any, name: str) -> FloatArray:
     raise InputError(name, f"holds {_kind_in_words(array, value)} ({_show(value)})", "pass numbers", row=row)
 
 
-def check_predictions(y: Any, p: Any, sample_weight: Any = None) -> Predictions:
-    """Check labels and predicted probabilities for a classifier.
-
-    Parameters
-    ----------
-    y
-        Labels: 0/1 when ``p`` is 1-D, integers 0…C−1 when ``p`` has C columns.
-    p
-        Probability of label 1 (n,), or one column per class (n, C).
-    sample_weight
-        Non-negative frequencies, or None.
-    """
-    p_array = _check_probabilities(p)
-    labels = _check_labels(y, classes=None if p_array.ndim == 1 else p_array.shape[1])
-    check_same_length(y=labels, p=p_array)
-    return Predictions(labels, p_array, check_weights(sample_weight, len(labels)))
-
-
 def check_real(values: Any, name: str) -> FloatArray:
     """Check a column of finite real numbers: regression targets, raw scores."""
     array = as_floats(values, name)
@@ -124,6 +81,36 @@ def check_scores(scores: Any) -> FloatArray:
     if array.ndim != 2 or array.shape[1] == 0:
         raise InputError("scores", f"has shape {array.shape}", "pass one score per row, or a column per class")
     return check_finite_rows(array, "scores")
+
+
+def check_probabilities(p: Any) -> FloatArray:
+    """Check probabilities of label 1 (n,), or of each of C classes (n, C)."""
+    array = as_floats(p, "p")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim > 2 or 0 in array.shape[1:]:
+        raise InputError("p", f"has shape {array.shape}", "pass (n,) probabilities of label 1 or (n, C) with C classes")
+    check_finite_rows(array, "p")
+    if array.min() < 0 or array.max() > 1:
+        row = int(np.argmax(((array < 0) | (array > 1)).reshape(len(array), -1).any(axis=1)))
+        value = array[row] if array.ndim == 1 else array[row][(array[row] < 0) | (array[row] > 1)][0]
+        raise InputError("p", f"is {_number(value)}, outside [0, 1]", _how_to_get_probabilities(array), row=row)
+    if array.ndim == 2:
+        off = np.abs(array.sum(axis=1) - 1) > _ROW_SUM_TOLERANCE
+        if off.any():
+            row = int(np.argmax(off))
+            raise InputError(
+                "p",
+                f"sums to {array[row].sum():.4g} over its {array.shape[1]} classes, not 1",
+                "pass class probabilities (a softmax of logits)",
+                row=row,
+            )
+    return array
+
+
+def check_labels(y: Any, p: FloatArray) -> AnyArray:
+    """Check labels: 0/1 beside one column of probabilities, 0…C−1 beside C."""
+    return _check_labels(y, classes=None if p.ndim == 1 else p.shape[1])
 
 
 def check_class_labels(y: Any, classes: int) -> IntArray:
@@ -195,11 +182,25 @@ def check_positive(value: Any, name: str) -> float:
     return float(value)
 
 
+def check_not_negative(value: Any, name: str) -> float:
+    """Check an option that must be a finite number of 0 or more."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
+        raise InputError(name, f"is {_show(value)}", "pass a number of 0 or more")
+    return float(value)
+
+
 def check_fraction(value: Any, name: str) -> float:
     """Check an option that must lie strictly between 0 and 1, such as a confidence level."""
     if not isinstance(value, Real) or not 0 < float(value) < 1:
         hint = " (write 0.95 for 95%)" if isinstance(value, Real) and float(value) > 1 else ""
         raise InputError(name, f"is {_show(value)}", f"pass a number between 0 and 1{hint}")
+    return float(value)
+
+
+def check_share(value: Any, name: str, *, remedy: str = "pass a number from 0 to 1") -> float:
+    """Check an option that is a share: a number from 0 to 1, both included."""
+    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise InputError(name, f"is {_show(value)}", remedy)
     return float(value)
 
 
@@ -214,30 +215,6 @@ def check_rng(rng: Any) -> np.random.Generator:
 def is_missing_label(value: Any) -> bool:
     """Whether a label stands for 'missing': None, NaN, NaT or pandas.NA."""
     return _is_missing(value)
-
-
-def _check_probabilities(p: Any) -> FloatArray:
-    array = as_floats(p, "p")
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim > 2 or 0 in array.shape[1:]:
-        raise InputError("p", f"has shape {array.shape}", "pass (n,) probabilities of label 1 or (n, C) with C classes")
-    check_finite_rows(array, "p")
-    if array.min() < 0 or array.max() > 1:
-        row = int(np.argmax(((array < 0) | (array > 1)).reshape(len(array), -1).any(axis=1)))
-        value = array[row] if array.ndim == 1 else array[row][(array[row] < 0) | (array[row] > 1)][0]
-        raise InputError("p", f"is {_number(value)}, outside [0, 1]", _how_to_get_probabilities(array), row=row)
-    if array.ndim == 2:
-        off = np.abs(array.sum(axis=1) - 1) > _ROW_SUM_TOLERANCE
-        if off.any():
-            row = int(np.argmax(off))
-            raise InputError(
-                "p",
-                f"sums to {array[row].sum():.4g} over its {array.shape[1]} classes, not 1",
-                "pass class probabilities (a softmax of logits)",
-                row=row,
-            )
-    return array
 
 
 def _how_to_get_probabilities(array: FloatArray) -> str:

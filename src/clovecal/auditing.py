@@ -4,50 +4,43 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from numbers import Real
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clovecal._checks import (
-    FloatArray,
-    IntArray,
-    as_floats,
-    as_numpy,
-    check_choice,
-    check_count,
-    check_fraction,
-    check_predictions,
-    check_real,
-    check_rng,
-    check_same_length,
-    check_weights,
-)
-from clovecal.domains import DomainResult, Domains, Name, per_domain
+from clovecal._checks import FloatArray, check_count, check_fraction, check_rng
+from clovecal.domains import DomainResult, Name
 from clovecal.errors import InputError
 from clovecal.metrics import (
     BrierDecomposition,
     InvarianceTest,
     ReliabilityCurve,
+    RowMean,
+    ScoreHistograms,
     accuracy,
     brier,
-    brier_decomposition,
     ece,
     log_loss,
     mean_squared_error,
     mmce,
+    on_rows,
     regression_calibration,
-    reliability_curve,
 )
-from clovecal.metrics._aspects import outcomes_and_scores
-from clovecal.metrics._invariance import compare_curves
-from clovecal.metrics._means import RowMean
+from clovecal.rows import Rows
+from clovecal.text import as_json_values, interval, listed
 
-TASKS = ("binary", "multiclass", "regression")
+if TYPE_CHECKING:
+    from clovecal.expecting import RepairStudy
+    from clovecal.selection import Selection
+
 _NAMED_IN_VERDICT = 5
+_NOT_IN_JSON = ("bins", "table")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +70,10 @@ class Audit:
         Confidence level of the intervals.
     tolerance
         Calibration error up to which a domain is called calibrated.
+    bins
+        Bins of the calibration error and the curves.
+    table
+        The rows themselves, checked.
     """
 
     task: str
@@ -92,6 +89,8 @@ class Audit:
     invariance: InvarianceTest | None
     ci: float
     tolerance: float
+    bins: int = field(repr=False)
+    table: Rows = field(repr=False)
 
     @property
     def calibration(self) -> DomainResult:
@@ -109,20 +108,54 @@ class Audit:
         return tuple(sorted(off, key=lambda name: -self.calibration.by_domain[name]))
 
     @property
+    def within_tolerance(self) -> tuple[Name, ...]:
+        """Domains whose calibration error is at most the tolerance beyond doubt, in the order of the table."""
+        limits = self.calibration.simultaneous_intervals
+        return tuple(name for name, (_, high) in limits.items() if high <= self.tolerance)
+
+    @property
+    def miscalibrated_overall(self) -> bool:
+        """Whether the calibration error of all rows together is above the tolerance beyond doubt."""
+        limits = self.calibration.overall_interval
+        return limits is not None and limits[0] > self.tolerance
+
+    @property
+    def worst_first(self) -> tuple[Name, ...]:
+        """The domains in falling order of their calibration error."""
+        return tuple(sorted(self.rows, key=lambda name: -self.calibration.by_domain[name]))
+
+    @property
+    def overall_means(self) -> tuple[float, float]:
+        """Mean outcome and mean prediction over all rows: what ``observed`` and ``predicted`` are by domain."""
+        return _means(self.table.outcome, self.table)[1], _means(self.table.score, self.table)[1]
+
+    @cached_property
+    def repairs(self) -> RepairStudy | None:
+        """What each recalibration would do in a new domain, computed when first asked for.
+
+        See `clovecal.expecting.expect_repairs`; None where that cannot be said.
+        """
+        from clovecal.expecting import expect_repairs_of
+
+        return expect_repairs_of(self.table, bins=self.bins, ci=self.ci)
+
+    def score_histograms(self) -> ScoreHistograms:
+        """Return where the scores of all rows and of each domain lie."""
+        return on_rows.score_histograms(self.table)
+
+    @property
     def verdict(self) -> str:
         """What to tell a colleague, in one or two sentences."""
-        interval = self.calibration.overall_interval
-        overall_off = interval is not None and interval[0] > self.tolerance
         off = self.miscalibrated
         if off:
-            named = [f"{name} ({self.calibration.by_domain[name]:.3f})" for name in off[:_NAMED_IN_VERDICT]]
-            if len(off) > _NAMED_IN_VERDICT:
-                named.append(f"{len(off) - _NAMED_IN_VERDICT} more")
-            opening = "Miscalibrated overall, and" if overall_off else "Calibrated overall, but miscalibrated"
+            named = [f"{name} ({self.calibration.by_domain[name]:.3f})" for name in off]
+            opening = (
+                "Miscalibrated overall, and" if self.miscalibrated_overall else "Calibrated overall, but miscalibrated"
+            )
             where = "every domain" if len(off) == len(self.rows) else f"{len(off)} of {len(self.rows)} domains"
-            first = f"{opening} in {where}: {_listed(named)}."
-        elif overall_off:
-            first = "Miscalibrated overall; no single domain has rows enough to say so on its own."
+            first = f"{opening} in {where}: {listed(named, _NAMED_IN_VERDICT)}."
+        elif self.miscalibrated_overall:
+            first = "Miscalibrated overall; no single domain has enough rows to show it."
         else:
             first = "No domain's calibration error is above the tolerance beyond doubt."
         return f"{first} {self._invariance_in_words()}".strip()
@@ -131,25 +164,68 @@ class Audit:
         test = self.invariance
         if test is None:
             return ""
-        if test.p_value <= 1 - self.ci:
-            # the noise is taken off the estimate, which may leave nothing of it
-            apart = f"typically {test.shift:.3f} apart" if test.shift >= 5e-4 else "by less than its noise"
-            return (
-                f"The same score means different things in different domains (p = {test.p_value:.3g}): {apart}, which "
-                "no single recalibration can repair."
-            )
-        return (
-            f"Nothing shows that the same score means different things in different domains (p = {test.p_value:.3g})."
-        )
+        different = f"different things in different domains (p = {test.p_value:.3g})"
+        if test.p_value > 1 - self.ci:
+            return f"Nothing shows that the same score means {different}."
+        differs = f"The same score means {different}"
+        if test.shift < 5e-4:  # the noise is taken off the estimate, which may leave nothing of it
+            return f"{differs}, though by less than sampling noise lets us measure."
+        return f"{differs}: typically {test.shift:.3f} apart, which no single recalibration can repair."
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values, ready for JSON; domain names become text."""
-        content: dict[str, Any] = _plain(self)
+    def to_dict(self, *, repairs: bool = True) -> dict[str, Any]:
+        """Return everything as plain Python values, ready for JSON; domain names become text.
+
+        Parameters
+        ----------
+        repairs
+            Whether to include ``repairs``, which takes the longest to compute.
+        """
+        content = {
+            one.name: as_json_values(getattr(self, one.name)) for one in fields(self) if one.name not in _NOT_IN_JSON
+        }
         for name, result in self.metrics.items():
             content["metrics"][name].update(
                 mean=result.mean, worst=result.worst, worst_domain=str(result.worst_domain), gap=result.gap
             )
-        return {"verdict": self.verdict, "miscalibrated": [str(name) for name in self.miscalibrated], **content}
+        found = {"verdict": self.verdict, "miscalibrated": [str(name) for name in self.miscalibrated], **content}
+        if repairs:
+            found["repairs"] = None if self.repairs is None else as_json_values(self.repairs.with_names(str))
+        return found
+
+    def report(
+        self,
+        path: str | Path,
+        *,
+        selection: Selection | None = None,
+        title: str = "Calibration by domain",
+        source: str | None = None,
+        command: str | None = None,
+        notes: Sequence[str] = (),
+        overwrite: bool = False,
+    ) -> None:
+        """Write everything as one HTML page that opens offline (needs the ``report`` extra).
+
+        Parameters
+        ----------
+        path
+            Where to write.
+        selection
+            A ranking of models to show beside the audit.
+        title
+            Of the page.
+        source
+            Name of the file that the rows came from.
+        command
+            What makes this page again; None: the call of `audit` in Python.
+        notes
+            Remarks to show, one paragraph each.
+        overwrite
+            Whether an existing file may be replaced.
+        """
+        from clovecal.report import summarize, write_report
+
+        page = summarize(self, selection=selection, title=title, source=source, command=command, notes=notes)
+        write_report(page, path, overwrite=overwrite)
 
     def __str__(self) -> str:
         return _as_text(self)
@@ -210,103 +286,48 @@ def audit(
     >>> cc.audit(y, p, domains=country).miscalibrated
     ('Sweden',)
     """
-    membership = Domains.of(domains, len(as_numpy(y, "y")))
-    task = _guess_task(y, p) if task is None else task
-    check_choice(task, "task", TASKS)
     if not isinstance(tolerance, Real) or not 0 <= tolerance < math.inf:
         raise InputError("tolerance", f"is {tolerance}", "pass 0 or a positive calibration error")
-    table = _regression_table(y, p, sample_weight) if task == "regression" else _class_table(y, p, sample_weight)
-    generator, ci = check_rng(rng), check_fraction(ci, "ci")
-    shared: dict[str, Any] = {
-        "domains": membership,
-        "ci": ci,
-        "resamples": check_count(resamples, "resamples"),
-        "rng": generator,
-        "sample_weight": table.weight,
-    }
-    if task == "regression":
+    ci, resamples, generator = check_fraction(ci, "ci"), check_count(resamples, "resamples"), check_rng(rng)
+    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task)
+    shared: dict[str, Any] = {"ci": ci, "resamples": resamples, "rng": generator}
+    if table.task == "regression":
         metrics = {
-            "calibration": per_domain(regression_calibration, y, p, bins=bins, **shared),
-            "mse": per_domain(mean_squared_error, y, p, **shared),
+            "calibration": on_rows.per_domain(table, regression_calibration, bins=bins, **shared),
+            "mse": on_rows.per_domain(table, mean_squared_error, **shared),
         }
+        curve, curve_by_domain, decomposition = None, MappingProxyType({}), None
     else:
-        metrics = {"ece": per_domain(ece, y, p, bins=bins, **shared)}
+        metrics = {"ece": on_rows.per_domain(table, ece, bins=bins, **shared)}
         for metric in (mmce, accuracy, brier, log_loss):
-            metrics[metric.__name__] = per_domain(metric, y, p, **shared)
+            metrics[metric.__name__] = on_rows.per_domain(table, metric, **shared)
+        curve, curve_by_domain = on_rows.reliability_curves(table, bins=bins, ci=ci)
+        decomposition = on_rows.brier_decomposition(table, by="isotonic")
+    several = len(table.domains.names) > 1
+    permutations = resamples - 1 or 1
     return Audit(
-        task,
-        *_row_counts(membership, table.weight),
-        _domain_means(table.outcome, table.weight, membership),
-        _domain_means(table.score, table.weight, membership),
-        MappingProxyType(metrics),
-        None if task == "regression" else table.curve(slice(None), bins, ci),
-        MappingProxyType(
-            {} if task == "regression" else {name: table.curve(rows, bins, ci) for name, rows in membership.split()}
-        ),
-        None if task == "regression" else brier_decomposition(y, p, by="isotonic", sample_weight=sample_weight),
-        compare_curves(table.outcome, table.score, table.weight, membership, resamples - 1 or 1, generator)
-        if len(membership.names) > 1
-        else None,
-        ci,
-        float(tolerance),
+        task=table.task,
+        n_rows=table.n_rows,
+        rows_in_no_domain=table.rows_in_no_domain,
+        rows=table.rows_by_domain,
+        observed=_means(table.outcome, table)[0],
+        predicted=_means(table.score, table)[0],
+        metrics=MappingProxyType(metrics),
+        curve=curve,
+        curve_by_domain=curve_by_domain,
+        decomposition=decomposition,
+        invariance=on_rows.invariance_test(table, permutations=permutations, rng=generator) if several else None,
+        ci=ci,
+        tolerance=float(tolerance),
+        bins=int(bins),
+        table=table,
     )
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The outcome, and the score that claims to be its mean, whatever the task."""
-
-    outcome: FloatArray
-    score: FloatArray
-    weight: FloatArray | None
-
-    def curve(self, rows: slice | IntArray, bins: int, ci: float) -> ReliabilityCurve:
-        weight = None if self.weight is None else self.weight[rows]
-        return reliability_curve(self.outcome[rows], self.score[rows], bins=bins, ci=ci, sample_weight=weight)
-
-
-def _class_table(y: Any, p: Any, sample_weight: Any) -> _Table:
-    predictions = check_predictions(y, p, sample_weight)
-    ((outcome, score),) = outcomes_and_scores(predictions, None)
-    return _Table(outcome.astype(np.float64), score, predictions.weight)
-
-
-def _regression_table(y: Any, p: Any, sample_weight: Any) -> _Table:
-    predicted = as_floats(p, "p")
-    means = predicted[:, 0] if predicted.ndim == 2 and predicted.shape[1] == 2 else predicted
-    outcome, score = check_real(y, "y"), check_real(means, "p")
-    check_same_length(y=outcome, p=score)
-    return _Table(outcome, score, check_weights(sample_weight, len(outcome)))
-
-
-def _guess_task(y: Any, p: Any) -> str:
-    labels, predictions = as_numpy(y, "y"), as_numpy(p, "p")
-    columns = predictions.shape[1] if predictions.ndim == 2 else 1
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels != np.floor(labels)).any():
-        return "regression"
-    if columns > 1:
-        return "multiclass"
-    values_of_a_class = labels.dtype.kind not in "fiu" or not len(labels) or (labels.min() >= 0 and labels.max() <= 1)
-    # Labels such as 0, 1, 2 beside one column of predictions in [0, 1] are a mistake to report, not a regression.
-    looks_like_probabilities = predictions.dtype.kind == "f" and bool(((predictions >= 0) & (predictions <= 1)).all())
-    return "binary" if values_of_a_class or looks_like_probabilities else "regression"
-
-
-def _row_counts(domains: Domains, weight: FloatArray | None) -> tuple[float, float, Mapping[Name, float]]:
-    """Return the rows of the table, those in no domain, and those of each domain; weights are frequencies."""
-    if weight is None:
-        return domains.n_rows, domains.rows_in_no_domain, MappingProxyType(domains.counts)
-    if (weight == np.floor(weight)).all():
-        weight = weight.astype(np.int64)  # so that counts print as counts
-    claimed = np.zeros(domains.n_rows, dtype=bool)
-    claimed[slice(None) if domains.rows is None else domains.rows] = True
-    rows = {name: weight[members].sum().item() for name, members in domains.split()}
-    return weight.sum().item(), weight[~claimed].sum().item(), MappingProxyType(rows)
-
-
-def _domain_means(values: FloatArray, weight: FloatArray | None, domains: Domains) -> Mapping[Name, float]:
-    means = RowMean(values, weight).values(domains)[:-1]
-    return MappingProxyType(dict(zip(domains.names, means.tolist(), strict=True)))
+def _means(values: FloatArray, rows: Rows) -> tuple[Mapping[Name, float], float]:
+    """Return a column's mean in each domain, and over all rows."""
+    *means, overall = RowMean(values, rows.weight).values(rows.domains).tolist()
+    return MappingProxyType(dict(zip(rows.domains.names, means, strict=True))), overall
 
 
 def _as_text(audit: Audit) -> str:
@@ -317,7 +338,7 @@ def _as_text(audit: Audit) -> str:
     heads = ["domain", "rows", "observed", "predicted", title, f"{audit.ci:.0%} interval", second, ""]
     flagged = set(audit.miscalibrated)
     lines = []
-    for name in sorted(audit.rows, key=lambda name: -calibration.by_domain[name]):
+    for name in audit.worst_first:
         lines.append(
             [
                 str(name),
@@ -325,13 +346,13 @@ def _as_text(audit: Audit) -> str:
                 f"{audit.observed[name]:.3f}",
                 f"{audit.predicted[name]:.3f}",
                 f"{calibration.by_domain[name]:.3f}",
-                _interval(calibration.intervals[name]),
+                interval(calibration.intervals[name]),
                 f"{audit.metrics[second].by_domain[name]:.3f}",
                 "miscalibrated" if name in flagged else "",
             ]
         )
     assert calibration.overall_interval is not None
-    overall = [f"{calibration.overall:.3f}", _interval(calibration.overall_interval)]
+    overall = [f"{calibration.overall:.3f}", interval(calibration.overall_interval)]
     lines.append(["all rows", f"{audit.n_rows:,}", "", "", *overall, f"{audit.metrics[second].overall:.3f}", ""])
     widths = [max(len(row[column]) for row in [heads, *lines]) for column in range(len(heads))]
     left = {0, len(heads) - 1}
@@ -351,25 +372,3 @@ def _as_text(audit: Audit) -> str:
     if audit.rows_in_no_domain:
         notes.append(f"{audit.rows_in_no_domain:,} rows are in no domain and count in 'all rows' only.")
     return "\n".join([*textwrap.wrap(audit.verdict, 100), "", *body, "", *textwrap.wrap(" ".join(notes), 100)])
-
-
-def _interval(limits: tuple[float, float]) -> str:
-    return f"[{limits[0]:.3f}, {limits[1]:.3f}]"
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.ndarray):
-        return [_plain(one) for one in value.tolist()]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no NaN (an empty bin) and no infinity (the limit of an interval from one row)
-    return value

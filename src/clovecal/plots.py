@@ -1,4 +1,4 @@
-"""Figures of an audit: each function draws one result on a given axes and returns the axes."""
+"""Figures of audits and selections (paper: figures 3 and S1); each function draws one result on given axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from clovecal.selection import Selection
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours, told apart by colour-blind readers; markers repeat the distinction for print.
+# Okabe and Ito's colours, told apart by colour-blind readers; markers repeat the distinction for print. Pages and
+# studies draw with them too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 _GREY = "#8a8a8a"
@@ -25,8 +26,6 @@ _FEWEST_ROWS = 10  # a bin with fewer rows says nothing and would only distract
 def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | None = None) -> Axes:
     """Draw observed frequency against predicted probability, overall and in some domains.
 
-    Bins of fewer than ten rows are left out.
-
     Parameters
     ----------
     audit
@@ -34,7 +33,33 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
     ax
         Where to draw.
     domains
-        Which domains to show, at most six; None: those with the largest calibration error.
+        Which domains to show, at most six; None: the four with the largest calibration error, of those that have at
+        least 100 rows.
+
+    Returns
+    -------
+    Axes
+        The same axes.
+
+    See Also
+    --------
+    clovecal.reliability_curve : The numbers of one curve.
+
+    Notes
+    -----
+    Bins of fewer than ten rows are left out, and so are domains without a larger one.
+
+    Examples
+    --------
+    >>> import clovecal as cc, numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> rng = np.random.default_rng(0)
+    >>> p, domain = rng.uniform(size=2000), np.repeat(["Sweden", "UK"], 1000)
+    >>> audit = cc.audit(rng.uniform(size=2000) < p, p, domains=domain)
+    >>> figure = Figure()
+    >>> ax = reliability_diagram(audit, figure.add_subplot())
+    >>> ax.get_xlabel()
+    'predicted probability'
     """
     if audit.curve is None:
         raise InputError("audit", "is of a regression, which has no reliability curve", "pass a classifier's audit")
@@ -83,7 +108,7 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
 
 
 def error_by_domain(
-    result: DomainResult, ax: Axes, *, label: str = "expected calibration error", most: int = 30
+    result: DomainResult, ax: Axes, *, label: str = "expected calibration error", max_domains: int = 30
 ) -> Axes:
     """Draw a metric in each domain with its confidence interval, the worst on top, beside the overall value.
 
@@ -95,13 +120,31 @@ def error_by_domain(
         Where to draw.
     label
         What the metric is, with its unit.
-    most
-        Domains shown; with more, the worst of them.
+    max_domains
+        With more domains than this, the worst of them are shown.
+
+    Returns
+    -------
+    Axes
+        The same axes.
+
+    See Also
+    --------
+    clovecal.per_domain : The numbers.
+
+    Examples
+    --------
+    >>> import clovecal as cc
+    >>> from matplotlib.figure import Figure
+    >>> result = cc.per_domain(cc.brier, [0, 1, 1, 0], [0.2, 0.9, 0.6, 0.4], domains=list("AABB"), ci=0.95)
+    >>> ax = error_by_domain(result, Figure().add_subplot(), label="Brier score")
+    >>> [name.get_text() for name in ax.get_yticklabels()]  # from below
+    ['A', 'B']
     """
     if not result.intervals:
         raise InputError("result", "has no intervals", "call per_domain with ci=0.95")
     sign = 1 if result.higher_is_better else -1
-    names = sorted(result.by_domain, key=lambda name: sign * result.by_domain[name])[:most][::-1]
+    names = sorted(result.by_domain, key=lambda name: sign * result.by_domain[name])[:max_domains][::-1]
     height = np.arange(len(names))
     low, high = np.array([result.intervals[name] for name in names]).T
     ax.hlines(height, low, high, color=COLOURS[0], linewidth=2)
@@ -126,12 +169,31 @@ def selection_curve(selection: Selection, ax: Axes, *, ood_accuracy: Mapping[str
     ood_accuracy
         Accuracy of each model on unseen domains, where it is known: drawn against the floor, with the model of the
         highest in-domain accuracy marked. None: the criterion is drawn instead.
+
+    Returns
+    -------
+    Axes
+        The same axes.
+
+    See Also
+    --------
+    clovecal.Selection.curve : The numbers.
+
+    Examples
+    --------
+    >>> import clovecal as cc
+    >>> from matplotlib.figure import Figure
+    >>> y, good, bad = [0, 1, 1, 0], [0.2, 0.9, 0.6, 0.4], [0.6, 0.5, 0.7, 0.6]
+    >>> selection = cc.select({"good": good, "bad": bad}, y, domains=list("AABB"), recalibrate=None)
+    >>> ax = selection_curve(selection, Figure().add_subplot())
+    >>> ax.get_ylabel()
+    'ece of the chosen model, summed over domains'
     """
     points = selection.curve()
     floors = [point.min_accuracy for point in points]
     if ood_accuracy is None:
         heights = [point.criterion for point in points]
-        ax.set_ylabel(f"{selection.criterion} of the chosen model, summed over domains")
+        ax.set_ylabel(f"{selection.criterion} of the chosen model, {selection.over_domains}")
     else:
         heights = [_known(ood_accuracy, point.best) for point in points]
         most_accurate = max(selection.table, key=lambda one: one.accuracy)
@@ -173,7 +235,26 @@ def criterion_against_accuracy(
     ax
         Where to draw.
     kinds
-        What each model is (an algorithm, say; at most six), shown by colour and marker.
+        What each model is (the objective it was trained with, say; at most six), shown by colour and marker.
+
+    Returns
+    -------
+    Axes
+        The same axes.
+
+    See Also
+    --------
+    clovecal.Selection.correlation : The number above the figure.
+
+    Examples
+    --------
+    >>> import clovecal as cc
+    >>> from matplotlib.figure import Figure
+    >>> y, good, bad = [0, 1, 1, 0], [0.2, 0.9, 0.6, 0.4], [0.6, 0.5, 0.7, 0.6]
+    >>> selection = cc.select({"good": good, "bad": bad}, y, domains=list("AABB"), recalibrate=None)
+    >>> ax = criterion_against_accuracy(selection, {"good": 0.8, "bad": 0.6}, Figure().add_subplot())
+    >>> ax.get_xlabel()
+    'ece, summed over domains'
     """
     kind_of = {one.name: "models" if kinds is None else kinds.get(one.name, "other") for one in selection.table}
     if len(set(kind_of.values())) > len(COLOURS):
@@ -187,11 +268,10 @@ def criterion_against_accuracy(
         ax.scatter(
             [one.criterion for one in members], accuracy, s=60 * ratio, c=colour, marker=marker, alpha=0.7, label=kind
         )
-    criteria = np.array([one.criterion for one in selection.table])
-    accuracies = np.array([_known(ood_accuracy, one.name) for one in selection.table])
-    if len(criteria) > 2 and criteria.std() > 0 and accuracies.std() > 0:
-        ax.set_title(f"Pearson correlation {np.corrcoef(criteria, accuracies)[0, 1]:.2f}", fontsize="medium")
-    ax.set_xlabel(f"{selection.criterion}, summed over training domains")
+    correlation = selection.correlation(ood_accuracy)
+    if np.isfinite(correlation):
+        ax.set_title(f"Pearson correlation {correlation:.2f}", fontsize="medium")
+    ax.set_xlabel(f"{selection.criterion}, {selection.over_domains}")
     ax.set_ylabel("accuracy on unseen domains (size: ratio to in-domain)")
     if kinds is not None:
         ax.legend(fontsize="small", frameon=False)
@@ -202,3 +282,13 @@ def _known(ood_accuracy: Mapping[str, float], name: str) -> float:
     if name not in ood_accuracy:
         raise InputError("ood_accuracy", f"lacks the model {name!r}", "pass every model's accuracy")
     return ood_accuracy[name]
+
+
+__all__ = [
+    "COLOURS",
+    "MARKERS",
+    "criterion_against_accuracy",
+    "error_by_domain",
+    "reliability_diagram",
+    "selection_curve",
+]

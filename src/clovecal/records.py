@@ -1,4 +1,4 @@
-"""Records of runs: one JSON line a configuration, with what came out, the versions and the machine it ran on."""
+"""Records of runs: one JSON line for each configuration, with what came out, the versions and the machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,9 +31,27 @@ def missing(results: Path, configs: Iterable[Config]) -> Iterator[Config]:
     return (config for config in configs if key(config) not in done)
 
 
-def append(results: Path, config: Any, outcome: Mapping[str, Any]) -> None:
-    """Write a record: what was run, what came out, and on what."""
-    record = {"config": asdict(config), **outcome, "versions": _versions(), "machine": _machine()}
+def of_configs(found: Iterable[Mapping[str, Any]], configs: Iterable[Any]) -> list[Mapping[str, Any]]:
+    """Return the records of some configurations, in the order of these."""
+    by_key = {json.dumps(record["config"], sort_keys=True): record for record in found}
+    return [by_key[name] for name in map(key, configs) if name in by_key]
+
+
+def append(results: Path, config: Any, outcome: Mapping[str, Any], *, packages: Iterable[str] = ()) -> None:
+    """Write a record: what was run, what came out, and on what.
+
+    Parameters
+    ----------
+    results
+        The file; its folder is made if there is none.
+    config
+        What was run: a dataclass, or a mapping.
+    outcome
+        What came out, by name.
+    packages
+        Distributions whose versions belong to the outcome, beside those that are always named where they are loaded.
+    """
+    record = {"config": _as_dict(config), **outcome, "versions": _versions(packages), "machine": _machine()}
     results.parent.mkdir(parents=True, exist_ok=True)
     with results.open("a+b") as file:  # writes at the end, wherever it reads
         if file.tell():
@@ -45,12 +64,16 @@ def append(results: Path, config: Any, outcome: Mapping[str, Any]) -> None:
 
 def key(config: Any) -> str:
     """Return the text that two configurations share only if they are equal."""
-    return json.dumps(asdict(config), sort_keys=True)
+    return json.dumps(_as_dict(config), sort_keys=True)
 
 
-def _versions() -> dict[str, str]:
+def _as_dict(config: Any) -> dict[str, Any]:
+    return dict(config) if isinstance(config, Mapping) else asdict(config)
+
+
+def _versions(packages: Iterable[str] = ()) -> dict[str, str]:
     loaded = {name: str(sys.modules[name].__version__) for name in _PACKAGES if name in sys.modules}
-    return {"python": platform.python_version(), **loaded}
+    return {"python": platform.python_version(), **loaded, **{name: version(name) for name in packages}}
 
 
 def _machine() -> dict[str, Any]:

@@ -215,6 +215,20 @@ def test_weight_two_equals_a_row_twice_and_weight_zero_no_row():
     assert weighted.predict(scores) == pytest.approx(repeated.predict(scores), abs=1e-2)
 
 
+@pytest.mark.parametrize("constant", [1e-6, 1 / 300, 1e6])
+@pytest.mark.parametrize("choose", ["average", "worst"])
+def test_weights_times_a_constant_change_nothing(choose, constant):
+    scores, y, domain, weight = rows_of_domains(300, k=3)
+    one = cc.AutoCalibrator(choose=choose, min_domain_size=20).fit(scores, y, domains=domain, sample_weight=weight)
+    other = cc.AutoCalibrator(choose=choose, min_domain_size=20)
+    other.fit(scores, y, domains=domain, sample_weight=constant * weight)
+    assert other.best_ == one.best_
+    for this, that in zip(one.table_, other.table_, strict=True):
+        assert this.mean == pytest.approx(that.mean, abs=1e-6)
+        assert this.weight == pytest.approx(that.weight, abs=1e-3)
+    assert other.predict(scores) == pytest.approx(one.predict(scores), abs=1e-3)
+
+
 def test_where_the_model_is_calibrated_already_little_changes():
     rng = np.random.default_rng(0)
     for _ in range(3):
@@ -402,5 +416,5 @@ def test_domains_that_cover_each_other_are_refused():
 def test_a_domain_without_weight_is_named():
     fit = cc.AutoCalibrator().fit
     assert message(lambda: fit([0.1, 0.4, 0.9], [0, 1, 1], domains=list("aab"), sample_weight=[1, 1, 0])) == (
-        "domain 'b' has no weight; leave its rows out."
+        "sample_weight is zero in every row of domain 'b'; leave that domain out."
     )

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import (
@@ -155,6 +156,35 @@ def test_weights_reach_the_model_and_the_calibrator(log):
     assert (model.estimator_.weight_ == weight).all()
     for fitted, _, of_fold in log:
         assert (of_fold == weight[sorted(fitted)]).all()
+
+
+def test_a_calibrator_of_another_package_is_passed_what_it_knows():
+    X, y, domain = rows_of_hospitals()
+    weight = np.random.default_rng(1).integers(1, 4, 300).astype(float)
+    shared = {"domains": domain, "sample_weight": weight}
+    theirs = cc.CalibratedByDomain(GaussianNB(), IsotonicRegression(out_of_bounds="clip"), cv=3).fit(X, y, **shared)
+    ours = cc.CalibratedByDomain(GaussianNB(), cc.NaiveIsotonic(), cv=3).fit(X, y, **shared)
+    assert type(theirs.calibrator_) is IsotonicRegression
+    assert theirs.predict_proba(X) == pytest.approx(ours.predict_proba(X), abs=1e-9)
+
+
+def test_a_calibrator_needs_only_fit_and_predict():
+    class Half:  # no parameters, no base class
+        def fit(self, scores, y):
+            self.fitted = True
+
+        def predict(self, scores):
+            return scores / 2
+
+    X, y, domain = rows_of_hospitals()
+    half = Half()
+    model = cc.CalibratedByDomain(GaussianNB(), half, cv=2).fit(X, y, domains=domain)
+    assert model.predict_proba(X)[:, 1] == pytest.approx(model.estimator_.predict_proba(X)[:, 1] / 2)
+    assert not hasattr(half, "fitted")
+    for wrong in ("isotonic", cc.NaiveIsotonic):
+        assert message(lambda wrong=wrong: cc.CalibratedByDomain(GaussianNB(), wrong).fit(X, y, domains=domain)) == (
+            f"calibrator is {wrong!r}; pass an object that has fit and predict."
+        )
 
 
 def test_fitting_changes_neither_the_estimator_nor_the_calibrator():
@@ -474,7 +504,7 @@ def test_misaligned_arguments_are_refused():
     assert message(lambda: fit(X, None, domains=domain)) == "y is None; pass an array-like with one entry per row."
     assert message(lambda: fit(X, y, domains=domain, sample_weight=[1])).startswith("sample_weight has 1 row but y has")
     assert message(lambda: cc.CalibratedByDomain(LinearRegression()).fit(X, ["a"] * 30, domains=domain)) == (
-        "y holds text (row 0 is 'a'); pass numbers."
+        "y at row 0 holds text ('a'); pass numbers."
     )
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fit(X[1:], y, domains=domain)

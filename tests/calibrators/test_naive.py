@@ -275,7 +275,7 @@ def test_a_pipelines_scores_are_not_metadata():
 
 def test_bad_scores_and_labels_are_named():
     fit = cc.NaiveIsotonic().fit
-    assert message(lambda: fit([1, np.nan], [0, 1])).startswith("scores has 1 row with a missing or infinite value")
+    assert message(lambda: fit([1, np.nan], [0, 1])).startswith("scores at row 1 is missing or infinite (nan)")
     assert message(lambda: fit([[[1]]], [0])) == (
         "scores has shape (1, 1, 1); pass one score per row, or a column per class."
     )
@@ -283,20 +283,20 @@ def test_bad_scores_and_labels_are_named():
     assert message(lambda: fit([], [])) == "scores is empty; pass at least one row."
     assert message(lambda: fit(None, [0])) == "scores is None; pass an array-like with one entry per row."
     assert message(lambda: fit([1, 2], None)) == "y is None; pass an array-like with one entry per row."
-    assert message(lambda: fit([1, 2], [0, np.inf])).startswith("y has 1 row with a missing or infinite value")
-    assert message(lambda: fit([1, 2], ["a", "b"])) == "y holds text (row 0 is 'a'); pass numbers."
+    assert message(lambda: fit([1, 2], [0, np.inf])).startswith("y at row 1 is missing or infinite (inf)")
+    assert message(lambda: fit([1, 2], ["a", "b"])) == "y at row 0 holds text ('a'); pass numbers."
     assert message(lambda: fit([1, 2], [0, 1, 1])) == (
         "scores has 2 rows but y has 3; pass arguments aligned row by row."
     )
     assert message(lambda: fit(np.eye(3), [0, 1, 3])).startswith(
-        "y is 3 at row 2; code the labels as whole numbers 0 to"
+        "y at row 2 is 3; code the labels as whole numbers 0 to"
     )
 
 
 def test_bad_weights_and_domains_are_named():
     fit = cc.NaiveIsotonic().fit
     assert message(lambda: fit([1, 2], [0, 1], sample_weight=[1])).startswith("sample_weight has 1 row but y has 2")
-    assert message(lambda: fit([1, 2], [0, 1], sample_weight=[1, -1])).startswith("sample_weight is negative at row 1")
+    assert message(lambda: fit([1, 2], [0, 1], sample_weight=[1, -1])).startswith("sample_weight at row 1 is negative")
     assert message(lambda: fit([1, 2], [0, 1], domains=["a"])).startswith("domains has 1 rows but y has 2")
 
 

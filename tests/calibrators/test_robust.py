@@ -164,6 +164,59 @@ def test_weight_two_equals_a_row_twice_and_weight_zero_no_row(objective):
     assert weighted.predict(scores) == pytest.approx(repeated.predict(scores), abs=1e-5)
 
 
+def bad_domain_of_light_rows():
+    """Draw 30 rows that follow their scores and 970, each of weight 1e-3, whose labels run against them."""
+    rng = np.random.default_rng(0)
+    scores = rng.random(1000)
+    bad = np.arange(1000) >= 30
+    y = (rng.random(1000) < np.where(bad, 1 - scores, scores)).astype(int)
+    return scores, y, np.where(bad, "bad", "good"), np.where(bad, 1e-3, 1.0)
+
+
+@pytest.mark.parametrize("objective", ["risk", "regret"])
+def test_a_domain_of_many_light_rows_does_not_vanish(objective):
+    # 970 rows that weigh less than one row together: what a domain is to the fit does not depend on that.
+    scores, y, domain, weight = bad_domain_of_light_rows()
+    for min_domain_size in (1, 20):
+        cal = cc.RobustIsotonic(objective, min_domain_size=min_domain_size)
+        light = copy.deepcopy(cal).fit(scores, y, domains=domain, sample_weight=weight)
+        heavy = cal.fit(scores, y, domains=domain)
+        assert dict(light.domain_rows_) == {"bad": 970, "good": 30}
+        assert light.certificate_.worst == pytest.approx(heavy.certificate_.worst, rel=1e-7)
+        assert light.predict(scores) == pytest.approx(heavy.predict(scores), abs=1e-4)
+
+
+def test_weights_that_sum_to_one_do_not_pool_the_domains():
+    scores, y, domain, _ = rows_of_domains()
+    cal = cc.RobustIsotonic(min_domain_size=150).fit(scores, y, domains=domain, sample_weight=np.full(600, 1 / 600))
+    assert dict(cal.domain_rows_) == {0: 200, 1: 200, 2: 200}
+    assert set(cal.certificate_.domain_weights) == {0, 1, 2}
+
+
+def test_only_rows_of_positive_weight_make_a_domain_large_enough():
+    scores, y, domain, _ = rows_of_domains()
+    weight = np.where((domain == 2) & (np.arange(600) % 10 > 0), 0.0, 1e-3)  # domain 2 keeps some 20 rows
+    cal = cc.RobustIsotonic(min_domain_size=100).fit(scores, y, domains=domain, sample_weight=weight)
+    assert set(cal.domain_rows_) == {0, 1}
+
+
+@pytest.mark.parametrize("constant", [1e-12, 1e-3, 1 / 600, 0.7, 1e9])
+@pytest.mark.parametrize("shrinkage", [0, 0.5])
+@pytest.mark.parametrize("objective", ["risk", "regret"])
+def test_weights_times_a_constant_change_neither_fit_nor_certificate(objective, shrinkage, constant):
+    scores, y, domain, weight = rows_of_domains(ties=True)
+    cal = cc.RobustIsotonic(objective, shrinkage=shrinkage, min_domain_size=50, tol=1e-12)
+    one = copy.deepcopy(cal).fit(scores, y, domains=domain, sample_weight=weight)
+    other = cal.fit(scores, y, domains=domain, sample_weight=constant * weight)
+    assert other.predict(scores) == pytest.approx(one.predict(scores), abs=1e-6)
+    assert dict(other.domain_rows_) == dict(one.domain_rows_)
+    for entry in ("worst", "lower_bound"):
+        assert getattr(other.certificate_, entry) == pytest.approx(getattr(one.certificate_, entry), abs=1e-11)
+    assert other.certificate_.gap <= max(1e-12 * other.certificate_.worst, 1e-14)
+    assert dict(other.certificate_.domain_weights) == pytest.approx(dict(one.certificate_.domain_weights), abs=1e-5)
+    assert dict(other.certificate_.domain_risks) == pytest.approx(dict(one.certificate_.domain_risks), abs=1e-11)
+
+
 def test_the_size_of_a_domain_does_not_matter_but_its_shape_does():
     scores, y, domain, _ = rows_of_domains(300, 2)
     once = cc.RobustIsotonic().fit(scores, y, domains=domain)
@@ -228,10 +281,12 @@ def mean_of_worst_share(risks, shares, shrinkage):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("shrinkage", [0, 0.5])
+@pytest.mark.parametrize("scale", [1, 1e-3])
 @pytest.mark.parametrize("objective", ["risk", "regret"])
-def test_the_certificate_holds_when_recomputed_from_the_predictions(objective, shrinkage, seed):
+def test_the_certificate_holds_when_recomputed_from_the_predictions(objective, scale, shrinkage, seed):
     k = 2 + seed
     scores, y, domain, weight = rows_of_domains(500, k, seed, ties=seed % 2 == 0)
+    weight = scale * weight
     cal = cc.RobustIsotonic(objective, shrinkage=shrinkage).fit(scores, y, domains=domain, sample_weight=weight)
     proof = cal.certificate_
     p = cal.predict(scores)
@@ -341,7 +396,7 @@ def test_a_single_small_domain_is_left_out():
     cal = cc.RobustIsotonic(min_domain_size=3).fit(*ONE_SCORE, domains=COUNTRY)
     assert dict(cal.domain_rows_) == {"B": 4}
     twice = cc.RobustIsotonic(min_domain_size=3).fit(*ONE_SCORE, domains=COUNTRY, sample_weight=[2] * 6)
-    assert dict(twice.domain_rows_) == {"A": 2, "B": 4}  # weights are frequencies: A has four rows
+    assert dict(twice.domain_rows_) == {"B": 4}  # the size of a domain counts rows, whatever they weigh
 
 
 def test_if_every_domain_is_small_they_are_one():
@@ -404,5 +459,5 @@ def test_a_domain_without_weight_is_named(as_matrix):
     domains = np.eye(2)[[0, 0, 1, 1, 1, 1]] if as_matrix else COUNTRY
     name = 0 if as_matrix else "A"
     assert message(lambda: cc.RobustIsotonic().fit(*ONE_SCORE, domains=domains, sample_weight=[0, 0, 1, 1, 1, 1])) == (
-        f"domain {name!r} has no weight; leave its rows out."
+        f"sample_weight is zero in every row of domain {name!r}; leave that domain out."
     )

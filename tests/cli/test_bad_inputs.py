@@ -67,12 +67,12 @@ CASES = {
     "parquet called csv": (
         {"t.csv": "parquet"},
         "audit t.csv",
-        r"no column looks like the label|cannot be read as csv",
+        r"--label is not given|cannot be read as csv",
     ),
     "unknown format": (
         {"t.xlsx": b"PK"},
         "audit t.xlsx",
-        r"file 't\.xlsx' has no ending that tells its format; name one with --format",
+        r"--format is not given, and the ending of file 't\.xlsx' does not tell it; choose one of",
     ),
     "ragged row": (
         {"t.csv": GOOD + "1,0.5\n"},
@@ -87,7 +87,7 @@ CASES = {
     "latin-1": (
         {"t.csv": GOOD.replace("b\n", "Zürich\n").encode("latin-1")},
         "audit t.csv",
-        r"column 'domain' of file 't\.csv' has text that is not UTF-8 at line 4",
+        r"column 'domain' of file 't\.csv' at data row 3 has text that is not UTF-8; save it as",
     ),
     "other columns in a glob": (
         {"r1.csv": GOOD, "r2.csv": "a,b\n1,2\n"},
@@ -103,7 +103,7 @@ CASES = {
     "nothing to guess": (
         {"t.csv": "a,b\n1,2\n"},
         "audit t.csv",
-        r"no column looks like the label; name it with --label \(the table has 'a', 'b'\)",
+        r"--label is not given, and no column of 'a', 'b' looks like the label; name the column",
     ),
     "duplicate column": (
         {"t.csv": "y,p,p,domain\n1,0.5,0.5,a\n"},
@@ -115,15 +115,15 @@ CASES = {
     "text in the score": (
         {"t.csv": with_cell("0.6", "high")},
         "audit t.csv",
-        r"column 'p' of file 't\.csv' has 'high' at line 4; it must hold numbers",
+        r"column 'p' of file 't\.csv' at data row 3 has 'high'; it must hold numbers",
     ),
     "missing score": (
         {"t.csv": with_cell("0.6", "")},
         "audit t.csv",
-        r"column 'p' is empty at data row 3; fill it in or drop",
+        r"column 'p' at data row 3 is empty; fill it in or drop",
     ),
-    "NaN in parquet": ({"t.parquet": "nan"}, "audit t.parquet", r"column 'p' is nan at data row 3; drop or repair"),
-    "infinite score": ({"t.csv": with_cell("0.6", "-inf")}, "audit t.csv", r"column 'p' is -inf at data row 3"),
+    "NaN in parquet": ({"t.parquet": "nan"}, "audit t.parquet", r"column 'p' at data row 3 is nan; drop or repair"),
+    "infinite score": ({"t.csv": with_cell("0.6", "-inf")}, "audit t.csv", r"column 'p' at data row 3 is -inf"),
     "dates for scores": (
         {"t.parquet": "dates"},
         "audit t.parquet",
@@ -132,43 +132,43 @@ CASES = {
     "percent": (
         {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
         "audit t.csv --task binary",
-        r"column 'p' is 20 at data row 1, outside \[0, 1\]; divide percentages by 100",
+        r"column 'p' at data row 1 is 20, outside \[0, 1\]; divide percentages by 100",
     ),
     "logits": (
         {"t.csv": "y,p,domain\n0,-2.5,a\n1,3,b\n"},
         "audit t.csv --task binary",
-        r"column 'p' is -2\.5 at data row 1, outside \[0, 1\]; apply a sigmoid",
+        r"column 'p' at data row 1 is -2\.5, outside \[0, 1\]; apply a sigmoid",
     ),
     "percent, guessing": (
         {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
         "audit t.csv",
-        r"column 'p' is 20 at data row 1, .*divide percentages by 100",
+        r"column 'p' at data row 1 is 20, .*divide percentages by 100",
     ),
     "yes and no": (
         {"t.csv": "y,p,domain\nno,0.2,a\nyes,0.9,b\n"},
         "audit t.csv",
-        r"column 'y' holds text \('no', 'yes'\); .*--positive yes",
+        r"--positive is not given, and column 'y' holds text \('no', 'yes'\); say which",
     ),
     "a positive label that is not there": (
         {"t.csv": "y,p,domain\nno,0.2,a\nyes,0.9,b\n"},
         "audit t.csv --positive Yes",
-        r"column 'y' never has the label 'Yes'",
+        r"--positive is 'Yes', which column 'y' never has",
     ),
     "three labels for one score": (
         {"t.csv": with_cell("1,0.6", "2,0.6")},
         "audit t.csv",
-        r"column 'y' is 2 at data row 3; code the labels as 0 and 1",
+        r"column 'y' at data row 3 is 2; code the labels as 0 and 1",
     ),
-    "missing label": ({"t.csv": with_cell("1,0.6", ",0.6")}, "audit t.csv", r"column 'y' is empty at data row 3"),
+    "missing label": ({"t.csv": with_cell("1,0.6", ",0.6")}, "audit t.csv", r"column 'y' at data row 3 is empty"),
     "missing domain": (
         {"t.csv": with_cell("0.6,b", "0.6,")},
         "audit t.csv",
-        r"column 'domain' is empty at data row 3; fill it in or drop",
+        r"column 'domain' at data row 3 is empty; fill it in or drop",
     ),
     "negative weight": (
         {"t.csv": "y,p,domain,w\n0,0.2,a,1\n1,0.9,b,-1\n"},
         "audit t.csv --weight w",
-        r"column 'w' is negative at data row 2 \(-1",
+        r"column 'w' at data row 2 is negative \(-1",
     ),
     "weights of zero": (
         {"t.csv": "y,p,domain,w\n0,0.2,a,0\n1,0.9,b,0\n"},
@@ -189,10 +189,10 @@ CASES = {
     "confidence in percent": (
         {},
         "audit good.csv --ci 95",
-        r"ci is 95\.0; pass a number between 0 and 1 \(write 0\.95 for 95%\)",
+        r"--ci is 95\.0; pass a number between 0 and 1 \(write 0\.95 for 95%\)",
     ),
-    "no bins": ({}, "audit good.csv --bins 0", r"bins is 0; pass a whole number of at least 1"),
-    "negative tolerance": ({}, "audit good.csv --tolerance -1", r"tolerance is -1\.0; pass 0 or"),
+    "no bins": ({}, "audit good.csv --bins 0", r"--bins is 0; pass a whole number of at least 1"),
+    "negative tolerance": ({}, "audit good.csv --tolerance -1", r"--tolerance is -1\.0; pass 0 or"),
     "shrinkage of 2": ({}, "calibrate good.csv -o new.json --method robust --shrinkage 2", r"shrinkage is 2"),
     # the output
     "existing output": ({}, "calibrate good.csv -o cal.json", r"path 'cal\.json' exists; add --force to replace it"),
@@ -237,7 +237,7 @@ CASES = {
     "calibrator of classes": (
         {},
         "apply classes.json good.csv -o out.csv",
-        r"the calibrator was fitted on scores in 3 column\(s\) but 1 would be read \('p'\)",
+        r"--score names 'p', but the calibrator was fitted on 3 column",
     ),
     "calibrator of classes, compared": (
         {},
@@ -247,17 +247,17 @@ CASES = {
     "no such score": (
         {},
         "apply cal.json good.csv -o out.csv --score risk",
-        r"column 'risk' is not in 'good\.csv', which has 'y', 'p', 'domain'",
+        r"column 'risk' is not in 'good\.csv'; it has 'y', 'p', 'domain'",
     ),
     "column that is there": (
         {},
         "apply cal.json good.csv -o out.csv --column y",
-        r"column 'y' is in 'good\.csv' already; name the new column",
+        r"--column is 'y', but 'good\.csv' has 'y' already; name another",
     ),
     "text in the score, applied": (
         {"t.csv": with_cell("0.6", "high")},
         "apply cal.json t.csv -o out.csv",
-        r"column 'p' has 'high' at data row 3; it must hold numbers",
+        r"column 'p' at data row 3 has 'high'; it must hold numbers",
     ),
     # the models
     "one domain": (
@@ -278,7 +278,7 @@ CASES = {
     "models of other labels": (
         {"a.csv": GOOD, "b.csv": with_cell("1,0.6", "0,0.6")},
         "select a.csv b.csv",
-        r"models 'a' and 'b' differ in the label of data row 3",
+        r"models 'a' and 'b' at data row 3 differ in their label",
     ),
     "two models of one name": (
         {"a.csv": GOOD},
@@ -288,12 +288,12 @@ CASES = {
     "a model of logits": (
         {"a.csv": GOOD, "b.csv": with_cell("0.6", "-6")},
         "select a.csv b.csv",
-        r"candidate 'b': column 'p' is -6 at data row 3, outside \[0, 1\]",
+        r"candidate 'b' at data row 3 is -6, outside \[0, 1\]",
     ),
     "floor in percent": (
         {},
         "select good.csv --min-accuracy 70",
-        r"min_accuracy is 70\.0; pass a number from 0 to 1 \(0\.7 for 70%\)",
+        r"--min-accuracy is 70\.0; pass a number from 0 to 1 \(0\.7 for 70%\)",
     ),
     "one fold": ({}, "select good.csv --folds 1", r"folds is 1; pass a whole number of at least 2"),
     "more folds than rows": ({}, "select good.csv --folds 9", r"folds is 9 but there are 4 rows"),
@@ -301,14 +301,14 @@ CASES = {
     "two long files": (
         {"a.csv": GOOD},
         "select good.csv a.csv --model y",
-        r"--model takes one long file, and 2 are given",
+        r"--model is a column of one long file, and 2 are given",
     ),
     # the data sets
     "unknown data set": ({}, "data fetch cifar", r"data set 'cifar' is not known; choose one of flights, mnist"),
     "data that is not here": (
         {},
         "data check mnist",
-        r"mnist lacks train-images.*; get it with: clovecal data fetch mnist",
+        r"data set 'mnist' lacks train-images.*; get it with: clovecal data fetch mnist",
     ),
 }
 
@@ -426,13 +426,13 @@ def test_the_real_command_behaves_like_that(folder, case):
 def test_a_full_disk_is_told_and_leaves_nothing(run, folder, monkeypatch):
     import errno
 
-    import clovecal.tables._apply as applying
+    from clovecal.tables import writing  # what writes the lines of a text format
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     before = snapshot(folder)
-    monkeypatch.setattr(applying, "_text_writer", lambda *_: full)
+    monkeypatch.setattr(writing, "_text_writer", lambda *_: full)
     code, out, err = run("apply", "cal.json", "good.csv", "-o", "out.csv")
     assert (code, out, err) == (2, "", "clovecal: No space left on device; nothing was written.\n")
     assert snapshot(folder) == before

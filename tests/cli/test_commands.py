@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 import clovecal as cc
 from clovecal import cli
+from clovecal.calibrators import CALIBRATORS
+from clovecal.selection import CRITERIA
 
 COMMANDS = [
     "audit",
@@ -24,6 +26,7 @@ COMMANDS = [
     "demo",
     "data",
     "finetune",
+    "train",
     "predict",
     "sweep",
     "reproduce",
@@ -195,6 +198,7 @@ def test_a_large_table_says_that_it_was_put_together(run, file, monkeypatch):
 METHODS = {
     "naive": cc.NaiveIsotonic(),
     "robust": cc.RobustIsotonic(),
+    "robust-regret": cc.RobustIsotonic("regret"),
     "auto": cc.AutoCalibrator(),
 }
 
@@ -211,9 +215,15 @@ def test_a_calibrator_is_the_librarys(run, file, rows, tmp_path, method):
     code, out, _ = run("calibrate", file, "-o", output, "--method", method, "--force", "--json")
     content = json.loads(out)
     assert (content["calibrator"], content["method"]) == (str(output), method)
-    assert set(content) - {"calibrator", "method"} == {
-        "naive": set(), "robust": {"worst", "lower_bound", "gap"}, "auto": {"candidates"}
-    }[method]  # fmt: skip
+    assert (
+        set(content) - {"calibrator", "method"}
+        == {
+            "naive": set(),
+            "robust": {"worst", "lower_bound", "gap"},
+            "robust-regret": {"worst", "lower_bound", "gap"},
+            "auto": {"candidates"},
+        }[method]
+    )
 
 
 def test_the_robust_fits_options_are_passed_on(run, file, rows, tmp_path):
@@ -225,6 +235,29 @@ def test_the_robust_fits_options_are_passed_on(run, file, rows, tmp_path):
     saved = cc.load_calibrator(tmp_path / "cal.json")
     assert saved.get_params() == expected.get_params()
     np.testing.assert_allclose(saved.predict(rows["p"]), expected.predict(rows["p"]), atol=1e-12)
+
+
+def test_an_option_of_another_method_is_refused(run, file, tmp_path):
+    code, _, err = run("calibrate", file, "-o", tmp_path / "cal.json", "--shrinkage", "0.5")
+    assert (code, err) == (
+        2,
+        "clovecal: --shrinkage only applies to --method robust or --method robust-regret; "
+        "choose that, or drop the option.\n",
+    )
+    code, _, err = run(
+        "calibrate", file, "-o", tmp_path / "cal.json", "--method", "robust-regret", "--objective", "risk"
+    )
+    assert code == 2
+    assert "--objective only applies to --method robust;" in err
+    assert not (tmp_path / "cal.json").exists()
+
+
+def test_the_help_says_what_each_method_does(run):
+    code, out, _ = run("calibrate", "--help")
+    assert code == 0
+    assert "--method [naive|robust|robust-regret|auto]" in out
+    for entry in CALIBRATORS.values():
+        assert f"{entry.name}: {entry.meaning}" in " ".join(out.split())
 
 
 def test_apply_adds_a_column_and_keeps_the_rest(run, file, rows, tmp_path):
@@ -309,6 +342,25 @@ def test_select_as_json_has_the_ranking_and_the_curve(run, runs, rows):
     assert content["curve"] == [vars(point) for point in expected.curve()]
 
 
+def test_select_offers_the_studys_rule(run, runs, rows):
+    options = ("--criterion", "mmce", "--min-accuracy", "half-skill", "--deals", "3", "--among", "2")
+    expected = selected(rows, criterion="mmce", min_accuracy="half-skill", deals=3, among=2)
+    code, out, _ = run("select", *runs, *options, "--json")
+    assert (code, json.loads(out)["best"], json.loads(out)["verdict"]) == (0, expected.best, expected.verdict)
+    assert run("select", *runs, *options)[1].startswith(expected.verdict)
+    assert "'half-skill'" in run("select", *runs, "--min-accuracy", "high")[2]
+
+
+def test_select_offers_every_registered_criterion_without_loading_scikit_learn_for_its_help():
+    code = (
+        "import sys; from clovecal.cli import main; sys.argv = ['clovecal', 'select', '--help']\n"
+        "try: main()\nfinally: print('sklearn' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert f"[{'|'.join(CRITERIA)}]" in out
+    assert out.splitlines()[-1] == "False"
+
+
 def test_select_may_judge_models_as_they_are(run, runs, rows):
     out = run("select", *runs, "--no-recalibration", "--json")[1]
     assert [one["criterion"] for one in json.loads(out)["table"]] == [
@@ -376,6 +428,15 @@ def test_the_demo_does_the_whole_job(run, monkeypatch, tmp_path):
         assert part in out
     assert out.endswith(f"Page: {tmp_path / 'demo' / 'report.html'}\n")
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
+
+
+def test_a_regression_whose_first_targets_are_0_and_1_is_one(run, tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.normal(size=1500)
+    y = np.where(np.arange(1500) < 1200, rng.integers(0, 2, 1500), p)
+    rows = pl.DataFrame({"y": y, "p": p, "domain": ["a", "b", "c"] * 500})
+    rows.write_csv(tmp_path / "real.csv")
+    assert "Squared error on a domain" in run("calibrate", tmp_path / "real.csv", "-o", tmp_path / "cal.json")[1]
 
 
 def test_auto_names_the_loss_of_a_regression(run, tmp_path):

@@ -11,9 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clovecal.training.head.classifier import CloveClassifier
-from clovecal.training.head.files import load_head
-from clovecal.training.head.predictions import _class_numbers
+from clovecal.training import CloveClassifier, load_head
 
 QUICK = ("--hidden", "8,8,8", "--max-steps", "30", "--device", "cpu")
 
@@ -113,10 +111,15 @@ def test_labels_of_text_and_several_classes_are_numbered(run, rows, tmp_path):
     assert run("audit", table)[0] == 0
 
 
-def test_labels_are_numbered_in_the_order_of_the_classes_whatever_their_type():
-    assert _class_numbers("y", np.array([10, 2, 10]), np.array([2, 10])).tolist() == [1, 0, 1]
-    assert _class_numbers("y", np.array([1.0, 0.0]), np.array([False, True])).tolist() == [1, 0]
-    assert _class_numbers("y", np.array(["1", "0"]), np.array([0, 1])).tolist() == [1, 0]
+@pytest.mark.parametrize(("trained", "new"), [([2, 10], [2, 10]), ([False, True], [0.0, 1.0]), ([0, 1], ["0", "1"])])
+def test_labels_are_numbered_in_the_order_of_the_classes_whatever_their_type(run, rows, tmp_path, trained, new):
+    X, y, domain = rows
+    np.savez(tmp_path / "f.npz", X=X, y=np.array(trained)[y], domains=domain)
+    np.savez(tmp_path / "new.npz", X=X, y=np.array(new)[y])
+    head, table = tmp_path / "h.safetensors", tmp_path / "p.parquet"
+    assert run("finetune", tmp_path / "f.npz", "-o", head, "--objective", "erm", *QUICK)[0] == 0
+    assert run("predict", head, tmp_path / "new.npz", "-o", table, "--device", "cpu")[0] == 0
+    assert (pl.read_parquet(table)["y"].to_numpy() == y).all()
 
 
 def test_domains_that_overlap(run, rows, tmp_path):
@@ -189,14 +192,14 @@ CASES = {
     "pickled": ({"a.npz": ("X", "y", "objects")}, "finetune a.npz -o h.safetensors", r"holds Python objects"),
     "unequal": ({"a.npz": ("X", "y", "short")}, "finetune a.npz -o h.safetensors --domain short", r"has 299 rows but"),
     "truncated": ({"a.npz": "PK"}, "finetune a.npz -o h.safetensors", r"cannot be read as npz: it is no whole archive"),
-    "no label column": ({"a.csv": "x,domain\n1,a\n"}, "finetune a.csv -o h.safetensors", r"no column looks like the"),
+    "no label column": ({"a.csv": "x,domain\n1,a\n"}, "finetune a.csv -o h.safetensors", r"--label is not given"),
     "no such prefix": (
         {"a.csv": "y,x,domain\n1,1,a\n"},
         "finetune a.csv -o h.safetensors --features q",
         r"no column whose name begins with 'q'",
     ),
     "no numbers": ({"a.csv": "y,x,domain\n1,b,a\n"}, "finetune a.csv -o h.safetensors", r"no column of numbers"),
-    "a gap": ({"a.csv": "y,x,domain\n1,,a\n0,1,a\n"}, "finetune a.csv -o h.safetensors", r"'x' is empty at data row 1"),
+    "a gap": ({"a.csv": "y,x,domain\n1,,a\n0,1,a\n"}, "finetune a.csv -o h.safetensors", r"'x' at data row 1 is empty"),
     "one class": ({"a.csv": "y,x,domain\n1,1,a\n1,2,b\n"}, "finetune a.csv -o h.safetensors", r"y has one class only"),
     "wrong penalty": (
         {},
@@ -211,13 +214,17 @@ CASES = {
     "unknown label": (
         {"a.npz": ("X", "unknown")},
         "predict good.safetensors a.npz -o p.parquet --label unknown",
-        r"column 'unknown' is 7 at data row 1, a label that the head was not trained on",
+        r"column 'unknown' at data row 1 is 7, a label that the head was not trained on",
     ),
-    "wrong ending": ({"a.npz": ("X",)}, "predict good.safetensors a.npz -o p.xlsx", r"must end in \.parquet or \.csv"),
+    "wrong ending": (
+        {"a.npz": ("X",)},
+        "predict good.safetensors a.npz -o p.xlsx",
+        r"has another ending than \.parquet and \.csv",
+    ),
     "scalar labels": (
         {"a.npz": ("X", "zero", "domains")},
         "finetune a.npz -o h.safetensors --label zero",
-        r"one a row",
+        r"one per row",
     ),
     "dates": (
         {"a.npz": ("X", "dates", "domains")},
@@ -227,7 +234,7 @@ CASES = {
     "a gap in X": (
         {"a.npz": ("gaps", "y", "domains")},
         "finetune a.npz -o h.safetensors",
-        r"'X' is nan at data row 5, col",
+        r"column 1 of array 'X' at data row 5 is nan",
     ),
     "a gap in y": (
         {"a.npz": ("X", "y_gap", "domains")},
@@ -243,7 +250,7 @@ CASES = {
     "a wrong seed": (
         {"a.npz": ("X", "y", "domains")},
         "finetune a.npz -o h.safetensors --seed -1",
-        r"random_state is -1",
+        r"--seed is -1",
     ),
     "a needless penalty": ({}, "finetune a.csv -o h.safetensors --objective erm --penalty 3", r"erm has no penalty"),
     "its own input": ({"a.npz": ("X",)}, "finetune a.npz -o a.npz --force", r"'a\.npz' is what the command reads"),
@@ -255,7 +262,7 @@ CASES = {
     "a name that is taken": (
         {"a.npz": ("X", "predicted")},
         "predict good.safetensors a.npz -o p.csv --label predicted",
-        r"column 'predicted' is a label or a domain, but predictions are written by this name",
+        r"column 'predicted' is kept, but predictions are written by this name",
     ),
     "wrong column": (
         {"a.csv": "y,x,domain\n1,1,a\n"},

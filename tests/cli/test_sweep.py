@@ -104,14 +104,76 @@ def test_another_sweep_is_not_mixed_in_unless_forced(run, config, tmp_path):
     code, out, err = run("sweep", config, "-o", "out")
     assert (code, out) == (2, "")
     assert without_guesses(err) == (
-        "clovecal: folder 'out' holds another sweep, whose member clove-000 differs in steps; choose another folder "
-        "with -o, or start anew with --force.\n"
+        "clovecal: folder 'out' holds another sweep, whose member clove-000 differs in steps; add --force to replace "
+        "it, or choose another name.\n"
     )
     code, _, _ = run("sweep", config, "-o", "out", "--force")
     assert code == 0
     assert [record["config"]["steps"] for record in records_in(tmp_path / "out")] == [6, 6]
     assert [path.name for path in (tmp_path / "out" / "predictions").iterdir()] == ["clove-000.parquet"]
     assert [path.name for path in (tmp_path / "out" / "models").iterdir()] == ["clove-000.safetensors"]
+
+
+FOREIGN = ("predictions/thesis.parquet", "models/thesis.safetensors", "predictions/wild-000.parquet", "notes.txt")
+
+
+@pytest.fixture
+def earlier(run, config, tmp_path):
+    """A folder that an earlier sweep wrote, in which somebody keeps files of their own too."""
+    run("sweep", config, "-o", "out")
+    for name in FOREIGN:  # a member whose training diverged has a record, but no files
+        (tmp_path / "out" / name).write_text("years of work")
+    config.write_text(CONFIG.replace("steps = 5", "steps = 6").replace("members = 2", "members = 1"))
+    return tmp_path / "out"
+
+
+def content_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_starting_anew_removes_only_what_the_earlier_sweep_wrote(run, config, earlier):
+    assert run("sweep", config, "-o", "out", "--force")[0] == 0
+    assert [record["config"]["steps"] for record in records_in(earlier)] == [6, 6]
+    assert set(content_of(earlier)) == {
+        "records.jsonl",
+        "predictions/clove-000.parquet",
+        "models/clove-000.safetensors",
+        *FOREIGN,
+    }
+    assert {(earlier / name).read_text() for name in FOREIGN} == {"years of work"}
+
+
+def test_a_training_that_fails_leaves_the_earlier_sweep_as_it_was(run, config, earlier, monkeypatch):
+    before = content_of(earlier)
+
+    def fails(*_, **__):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("clovecal.training.sweep.running.train_ensemble", fails)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run("sweep", config, "-o", "out", "--force")
+    assert content_of(earlier) == before
+
+
+def test_a_training_that_diverges_in_every_member_leaves_the_earlier_sweep_as_it_was(run, config, earlier):
+    before = content_of(earlier)
+    config.write_text(CONFIG.partition("[[objective]]")[0] + '[[objective]]\nname = "erm"\nlearning_rate = 1e38\n')
+    code, out, err = run("sweep", config, "-o", "out", "--force")
+    assert (code, out) == (2, "")
+    assert "no member was trained to the end (Training diverged" in err
+    assert "out is left as it was" in err
+    assert content_of(earlier) == before
+
+
+def test_records_that_are_not_of_a_sweep_are_not_replaced(run, config, tmp_path):
+    (tmp_path / "out" / "models").mkdir(parents=True)
+    (tmp_path / "out" / "models" / "mine.safetensors").write_text("years of work")
+    (tmp_path / "out" / "records.jsonl").write_text('{"config": {"name": "../models/mine"}, "diverged": null}\n')
+    before = content_of(tmp_path / "out")
+    code, _, err = run("sweep", config, "-o", "out", "--force")
+    assert code == 2
+    assert "'out/records.jsonl' has no record of a sweep; choose another folder" in err
+    assert content_of(tmp_path / "out") == before
 
 
 def test_other_rows_make_another_sweep(run, config, tmp_path):
@@ -157,7 +219,7 @@ def test_a_device_that_is_not_there_discards_nothing(run, config, tmp_path):
     before = (tmp_path / "out" / "records.jsonl").read_bytes()
     code, _, err = run("sweep", config, "-o", "out", "--force", "--device", "gpu")
     assert code == 2
-    assert err.startswith("clovecal: device is 'gpu', which cannot be used (")
+    assert err.startswith("clovecal: --device is 'gpu', which cannot be used (")
     assert (tmp_path / "out" / "records.jsonl").read_bytes() == before
 
 

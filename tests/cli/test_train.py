@@ -1,4 +1,4 @@
-"""`clovecal finetune --images` and `--texts`, and `clovecal predict` with the network: from a folder to an audit."""
+"""`clovecal train`, and `clovecal predict` with the network: from a folder to an audit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from PIL import Image
 from clovecal import cli
 from clovecal.datasets.folder import image_folder
 from clovecal.training.network.exporting import export, load_network
-from clovecal.training.network.training import Place, Recipe
+from clovecal.training.network.training import Recipe, Resources
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--device", "cpu", "--epochs", "2")
@@ -40,7 +40,7 @@ def place(tmp_path_factory):
         rows.append((f"{row}.png", "ripe" if ripe else "raw", farm, f"{'sweet' if ripe else 'sour'} number {row}"))
     pl.DataFrame(rows, orient="row", schema=["path", "label", "farm", "text"]).write_csv(place / "photos.csv")
     photos = image_folder(place / "photos", place / "photos.csv", file="path", domain="farm", test_domains=["island"])
-    export(photos, Recipe("tiny-image", epochs=1), place / "network", place=Place(device="cpu"))
+    export(photos, Recipe("tiny-image", epochs=1), place / "network", resources=Resources(device="cpu"))
     return place
 
 
@@ -54,12 +54,12 @@ def here(place, tmp_path, monkeypatch):
     return tmp_path
 
 
-def finetune(*arguments):
-    return ("finetune", "photos.csv", "--images", "photos", "--domain", "farm", "-o", "out", *QUICK, *arguments)
+def train(*arguments):
+    return ("train", "photos.csv", "--images", "photos", "--domain", "farm", "-o", "out", *QUICK, *arguments)
 
 
 def test_a_folder_of_images_becomes_a_network_and_tables(run, here):
-    code, out, err = run(*finetune("--test-domain", "island", "--epochs", 20, "--lr", 0.01))
+    code, out, err = run(*train("--test-domain", "island", "--epochs", 20, "--lr", 0.01))
     assert code == 0, err
     assert err == (
         "photos.csv: image 'path' (guessed); label 'label' (guessed); domain 'farm'.\n"
@@ -83,7 +83,7 @@ def test_a_folder_of_images_becomes_a_network_and_tables(run, here):
 
 
 def test_every_command_that_is_named_next_runs(run, here):
-    _, out, _ = run(*finetune("--test-domain", "island"))
+    _, out, _ = run(*train("--test-domain", "island"))
     shown = out.partition("Next:\n")[2].splitlines()
     commands = [shlex.split(line, comments=True)[1:] for line in shown]
     assert [command[0] for command in commands] == ["audit", "calibrate", "finetune", "predict"]
@@ -95,20 +95,22 @@ def test_every_command_that_is_named_next_runs(run, here):
 
 
 def test_the_same_command_again_says_the_same_without_training(run, here, monkeypatch):
-    first = run(*finetune("--test-domain", "island"))
+    first = run(*train("--test-domain", "island"))
     weights = (here / "out" / "network.safetensors").stat().st_mtime_ns
-    assert run(*finetune("--test-domain", "island")) == first
-    code, out, err = run(*finetune("--test-domain", "island", "--lr", 0.5))
+    assert run(*train("--test-domain", "island")) == first
+    code, out, err = run(*train("--test-domain", "island", "--lr", 0.5))
     assert (code, out) == (2, "")
-    assert "folder 'out' holds a run with another learning_rate; choose another folder, or add --force" in err
+    assert (
+        "folder 'out' holds a run with another learning_rate; add --force to replace it, or choose another name" in err
+    )
     assert (here / "out" / "network.safetensors").stat().st_mtime_ns == weights
-    assert run(*finetune("--test-domain", "island", "--lr", 0.5, "--force"))[0] == 0
-    assert load_network(here / "out", place=Place(device="cpu")).description.recipe.learning_rate == 0.5
+    assert run(*train("--test-domain", "island", "--lr", 0.5, "--force"))[0] == 0
+    assert load_network(here / "out", resources=Resources(device="cpu")).description.recipe.learning_rate == 0.5
 
 
 @pytest.mark.parametrize("objective", ["clove", "irm-halves", "coral", "group-dro"])
 def test_every_objective_trains_the_whole_network(run, here, objective):
-    code, out, err = run(*finetune("--objective", objective, "--json"))
+    code, out, err = run(*train("--objective", objective, "--json"))
     assert code == 0, err
     said = json.loads(out)
     assert said["objective"] == objective
@@ -118,11 +120,11 @@ def test_every_objective_trains_the_whole_network(run, here, objective):
 
 def test_the_options_of_a_recipe_reach_it(run, here):
     code, _, err = run(
-        *finetune("--objective", "clove", "--penalty", 7, "--warm-up", 1, "--batch-size", 40, "--flips"),
+        *train("--objective", "clove", "--penalty", 7, "--warm-up", 1, "--batch-size", 40, "--flips"),
         *("--weight-decay", 0.1, "--seed", 3, "--size", "8x6", "--validation", 0.4, "--max-tokens", 9),
     )
     assert code == 0, err
-    described = load_network(here / "out", place=Place(device="cpu")).description
+    described = load_network(here / "out", resources=Resources(device="cpu")).description
     assert described.recipe == Recipe(
         "tiny-image", "clove", epochs=2, batch_size=40, learning_rate=3e-3, weight_decay=0.1, penalty=7.0, anneal=3,
         flips=True, max_tokens=9,
@@ -137,7 +139,7 @@ def test_texts_become_a_network_that_predicts_new_ones(run, here):
     table = table.with_columns(split=pl.when(pl.int_range(200) < 60).then(pl.lit("test")).otherwise(pl.lit("train")))
     table.write_parquet("reviews.parquet")
     options = ("--texts", "--label", "stars", "--domain", "farm", "-o", "out", "--device", "cpu")
-    code, out, err = run("finetune", "reviews.parquet", *options, "--lr", 0.03)
+    code, out, err = run("train", "reviews.parquet", *options, "--lr", 0.03)
     assert code == 0, err
     assert "split 'split' (guessed)" in err
     assert "no row is val; the last epoch is kept." in err
@@ -154,7 +156,7 @@ def test_texts_become_a_network_that_predicts_new_ones(run, here):
 def test_a_regression_is_told_by_its_error(run, here):
     table = pl.read_csv("photos.csv").with_columns(label=pl.int_range(200) % 2 * 10.5)
     table.write_csv("photos.csv")
-    code, out, err = run(*finetune("--task", "regression"))
+    code, out, err = run(*train("--task", "regression"))
     assert code == 0, err
     assert out.splitlines()[2].split() == ["split", "domain", "rows", "RMSE", "calibration", "error"]
     assert "clovecal finetune" not in out.partition("Next:")[2]
@@ -164,7 +166,7 @@ def test_a_regression_is_told_by_its_error(run, here):
 
 def test_a_domain_to_test_on_outdoes_a_column_named_split(run, here):
     pl.read_csv("photos.csv").with_columns(split=pl.lit("train")).write_csv("photos.csv")
-    code, _, err = run(*finetune("--test-domain", "island"))
+    code, _, err = run(*train("--test-domain", "island"))
     assert code == 0, err
     assert "rows: 120 train, 30 val, 50 test" in err
     assert "split 'split'" not in err
@@ -214,7 +216,7 @@ def test_labels_to_come_are_none(run, here):
 
 
 def test_a_network_of_resized_images_resizes_new_ones(run, here, tmp_path):
-    assert run(*finetune("--size", 6))[0] == 0
+    assert run(*train("--size", 6))[0] == 0
     (tmp_path / "new").mkdir()
     Image.new("RGB", (30, 20), "red").save(tmp_path / "new" / "a.png")
     Image.new("RGB", (6, 6), "red").save(tmp_path / "new" / "b.png")
@@ -223,11 +225,56 @@ def test_a_network_of_resized_images_resizes_new_ones(run, here, tmp_path):
     assert one == pytest.approx(other, abs=1e-6)
 
 
+# ---------------------------------------------------------------------------------------------- a backbone of your own
+
+NETS = """
+from torch import nn
+from clovecal.training import Backbone, FeatureClassifier, Pixels, register_backbone
+
+def make(*, n_outputs, channels, flips, **_):
+    body = nn.Sequential(Pixels(flips=flips), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * channels, 5))
+    return FeatureClassifier(body, 5, n_outputs)
+
+defaults = {"epochs": 3, "learning_rate": 0.02}
+register_backbone(Backbone(name="four-pixels", make=make, kind="image", features=5, defaults=defaults))
+"""
+
+
+def test_a_backbone_of_ones_own_is_trained_and_predicts_by_its_name(here):
+    (here / "nets.py").write_text(NETS)
+    arguments = ["train", "photos.csv", "--images", "photos", "--domain", "farm", "-o", "out", "--device", "cpu"]
+
+    def clovecal(*arguments):
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "clovecal", *arguments], capture_output=True, text=True, check=False
+        )
+
+    own = ["--import", "nets"]
+    done = clovecal(*arguments, *own, "--backbone", "four-pixels", "--test-domain", "island")
+    assert done.returncode == 0, done.stderr
+    assert "four-pixels by erm on 120 rows of 3 domains." in done.stdout
+    described = json.loads((here / "out" / "network.json").read_text())
+    assert (described["recipe"]["epochs"], described["recipe"]["learning_rate"]) == (3, 0.02)
+    exported = pl.read_parquet("out/test.parquet")
+    assert [name for name in exported.columns if name.startswith("emb_")] == [f"emb_{place}" for place in range(5)]
+    prediction = ["predict", "out", "photos.csv", "--images", "photos", "-o", "p.parquet", "--device", "cpu"]
+    without = clovecal(*prediction)
+    assert without.returncode == 2
+    assert "'out/network.json' names the backbone 'four-pixels', which is not known here; register it" in without.stderr
+    again = clovecal(*prediction, *own)
+    assert again.returncode == 0, again.stderr
+    same = exported.join(pl.read_parquet("p.parquet"), on="row", suffix="_again")
+    assert np.allclose(same["p"], same["p_again"], rtol=0, atol=1e-6)
+    missing = clovecal(*arguments, "--import", "no_nets")
+    assert missing.returncode == 2
+    assert missing.stderr.startswith("clovecal: --import is 'no_nets', which cannot be imported (")
+
+
 # ------------------------------------------------------------------------------------- interrupted, killed, in numbers
 
 
 def test_a_run_that_is_killed_goes_on_and_ends_the_same(run, here):
-    arguments = finetune("--epochs", 30, "--checkpoint-every", 5)
+    arguments = train("--epochs", 30, "--checkpoint-every", 5)
     process = subprocess.Popen(
         [sys.executable, "-m", "clovecal", *map(str, arguments)],
         stdout=subprocess.DEVNULL,
@@ -242,7 +289,7 @@ def test_a_run_that_is_killed_goes_on_and_ends_the_same(run, here):
     assert not (here / "out" / "network.safetensors").exists()
     code, _, err = run("predict", "out", "--images", "photos", "-o", "p.parquet")
     assert code == 2
-    assert "holds a run that has not ended; run the same clovecal finetune again, it goes on." in err
+    assert "holds a run that has not ended; start the same training again, it goes on." in err
     code, out, err = run(*arguments, "--json")
     assert code == 0, err
     assert "for 150 steps" in json.loads(out)["message"]
@@ -258,10 +305,10 @@ def test_an_interrupted_run_says_that_it_goes_on(run, here, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(exporting, "train", interrupted)
-    code, out, err = run(*finetune())
+    code, out, err = run(*train())
     assert (code, out) == (130, "")
     assert err.endswith("clovecal: interrupted; the same command goes on from the last checkpoint.\n")
-    assert "the same command without --force goes on" in run(*finetune("--force"))[2]
+    assert "the same command without --force goes on" in run(*train("--force"))[2]
 
 
 def test_what_may_surprise_in_a_table_is_said(run, here):
@@ -269,32 +316,34 @@ def test_what_may_surprise_in_a_table_is_said(run, here):
     farm = pl.when(pl.col("index") == 7).then(pl.lit("lone")).otherwise(pl.col("farm"))
     label = pl.when(pl.col("farm") == "island").then(pl.lit("rotten")).otherwise(pl.col("label"))
     table.with_columns(label=label, farm=farm).write_csv("photos.csv")
-    code, _, err = run(*finetune("--test-domain", "island"))
+    code, _, err = run(*train("--test-domain", "island"))
     assert code == 0, err
     assert "photos.csv: too few rows to validate on in lone.\n" in err
     table.with_columns(label=label).write_csv("photos.csv")
-    code, _, err = run(*finetune("--test-domain", "island", "--force"))
+    code, _, err = run(*train("--test-domain", "island", "--force"))
     assert code == 0, err
     assert "photos.csv: no row to train on has the label rotten.\n" in err
 
 
 def test_files_in_two_splits_are_said(run, here):
     rewritten(here, at=6, path="14.png")  # rows 6, 7, 14 and 15 are of the island: all to test on
-    code, _, err = run(*finetune("--test-domain", "island"))
+    code, _, err = run(*train("--test-domain", "island"))
     assert code == 0, err
-    assert "to be judged" not in err
+    assert "other splits" not in err
     rewritten(here, at=8, path="7.png")  # rows 8 and 9 are of the north
     rewritten(here, at=9, path="7.png")
-    code, _, err = run(*finetune("--test-domain", "island", "--force"))
+    code, _, err = run(*train("--test-domain", "island", "--force"))
     assert code == 0, err
-    said = "photos.csv: 1 of the files to train on are also to be judged by, such as 7.png; the scores will flatter.\n"
-    assert said in err
+    assert (
+        "photos.csv: 1 of the files to train on also appear in other splits (for example 7.png); scores will be "
+        "optimistic.\n"
+    ) in err
 
 
 def test_a_header_with_spaces_is_read_by_the_names_that_are_shown(run, here):
     text = Path("photos.csv").read_text()
     Path("photos.csv").write_text(text.replace("path,label,farm", "path ,label, farm", 1))
-    code, _, err = run(*finetune("--input", "path"))
+    code, _, err = run(*train("--input", "path"))
     assert code == 0, err
 
 
@@ -335,52 +384,46 @@ def other_files(folder):
 
 
 NOTHING = str  # changes nothing
-FINETUNE = "finetune photos.csv --images photos --domain farm -o out --device cpu --epochs 1"
+TRAIN = "train photos.csv --images photos --domain farm -o out --device cpu --epochs 1"
 PREDICT = "predict network --images photos -o p.parquet --device cpu"
 CASES = {
-    "a missing photo": (without_photo, FINETUNE, r"'photos/nowhere\.png' \(row 7 of 'photos\.csv'\) is missing"),
-    "no folder": (NOTHING, FINETUNE.replace("photos --d", "pics --d"), r"folder 'pics' does not exist"),
-    "no table": (NOTHING, FINETUNE.replace("photos.csv", "p.csv"), r"'p\.csv' does not exist"),
-    "a corrupt photo": (corrupt, FINETUNE, r"'photos/9\.png' \(row 9\) is no image that can be read"),
-    "another size": (of_another_size, FINETUNE, r"'photos/9\.png' \(row 9\) is 7×5 pixels where 10×10 .*\(--size\)"),
-    "no label": (lambda folder: rewritten(folder, label=""), FINETUNE, r"column 'label' .* is empty at row 7"),
-    "no domain": (lambda folder: rewritten(folder, farm=""), FINETUNE, r"column 'farm' .* is empty at row 7"),
-    "a wrong column": (NOTHING, FINETUNE + " --label q", r"column 'q' is not in 'photos\.csv'; it has 'path', 'label'"),
+    "a missing photo": (without_photo, TRAIN, r"'photos/nowhere\.png' at data row 8 is missing, which"),
+    "no folder": (NOTHING, TRAIN.replace("photos --d", "pics --d"), r"folder 'pics' does not exist"),
+    "no table": (NOTHING, TRAIN.replace("photos.csv", "p.csv"), r"'p\.csv' does not exist"),
+    "a corrupt photo": (corrupt, TRAIN, r"'photos/9\.png' at data row 10 is no image that can be read"),
+    "another size": (of_another_size, TRAIN, r"'photos/9\.png' at data row 10 is 7×5 pixels where 10×10 .*size"),
+    "no label": (lambda folder: rewritten(folder, label=""), TRAIN, r"column 'label' .* at data row 8 is empty"),
+    "no domain": (lambda folder: rewritten(folder, farm=""), TRAIN, r"column 'farm' .* at data row 8 is empty"),
+    "a wrong column": (NOTHING, TRAIN + " --label q", r"column 'q' is not in 'photos\.csv'; it has 'path', 'label'"),
     "no column of files": (
         lambda folder: pl.read_csv("photos.csv").rename({"path": "thing"}).write_csv("photos.csv"),
-        FINETUNE,
-        r"no column of 'photos\.csv' looks like the images' files; name it with --input \(it has 'thing'",
+        TRAIN,
+        r"--input is not given, and no column of 'thing', .* looks like the images' files",
     ),
-    "no column of domains": (NOTHING, FINETUNE.replace(" --domain farm", ""), r"no column looks like the domain"),
-    "an unknown domain": (NOTHING, FINETUNE + " --test-domain mars", r"test domain 'mars' is not there; choose among"),
-    "a needless split": (NOTHING, FINETUNE + " --split farm --test-domain east", r"test_domains and split are both"),
-    "no training rows": (NOTHING, FINETUNE + " --split farm", r"data has the splits east, .*rows to train on 'train'"),
-    "other files": (other_files, FINETUNE + " --force", r"folder 'out' holds other files; name a new one"),
-    "a file": (lambda folder: (folder / "out").write_text(""), FINETUNE, r"path 'out' is a file; name a folder"),
-    "an odd size": (NOTHING, FINETUNE + " --size big", r"--size is 'big'; pass pixels such as 224"),
-    "no size": (NOTHING, FINETUNE + " --size 0", r"size \(width\) is 0"),
-    "both": (NOTHING, FINETUNE + " --texts", r"--images and --texts are both given"),
-    "size of texts": (NOTHING, FINETUNE.replace("--images photos", "--texts --size 4"), r"texts have none"),
-    "several penalties": (NOTHING, FINETUNE + " --penalty 1,2", r"--penalty is '1,2'; pass one number for a network"),
-    "erm's penalty": (NOTHING, FINETUNE + " --penalty 2", r"erm has none; leave them out"),
-    "a head's option": (NOTHING, FINETUNE + " --hidden 8", r"--hidden is of a head on features; leave it out for a"),
-    "a network's option": (
-        NOTHING,
-        "finetune photos.csv -o h.safetensors --size 8",
-        r"--size is of a network; add --images FOLDER or --texts",
-    ),
-    "irm-halves": (NOTHING, "finetune photos.csv -o h.st --objective irm-halves", r"choose irm for a head"),
-    "another backbone": (NOTHING, FINETUNE + " --backbone vgg", r"backbone is 'vgg'"),
-    "one of texts": (NOTHING, FINETUNE + " --backbone tiny-text", r"backbone 'tiny-text' reads texts"),
-    "needless weights": (NOTHING, FINETUNE + " --weights cache", r"tiny-image starts from random ones, leave it out"),
+    "no column of domains": (NOTHING, TRAIN.replace(" --domain farm", ""), r"--domain is not given"),
+    "an unknown domain": (NOTHING, TRAIN + " --test-domain mars", r"test domain 'mars' is not there; choose among"),
+    "a needless split": (NOTHING, TRAIN + " --split farm --test-domain east", r"--test-domain and --split are both"),
+    "no training rows": (NOTHING, TRAIN + " --split farm", r"data has the splits east, .*rows to train on 'train'"),
+    "other files": (other_files, TRAIN + " --force", r"folder 'out' holds other files; name a new one"),
+    "a file": (lambda folder: (folder / "out").write_text(""), TRAIN, r"path 'out' is a file; name a folder"),
+    "an odd size": (NOTHING, TRAIN + " --size big", r"--size is 'big'; pass pixels such as 224"),
+    "no size": (NOTHING, TRAIN + " --size 0", r"size \(width\) is 0"),
+    "both": (NOTHING, TRAIN + " --texts", r"--images and --texts are both given"),
+    "neither": (NOTHING, TRAIN.replace("--images photos ", ""), r"--images and --texts are both missing"),
+    "size of texts": (NOTHING, TRAIN.replace("--images photos", "--texts --size 4"), r"texts have none"),
+    "several penalties": (NOTHING, TRAIN + " --penalty 1,2", r"--penalty is '1,2'; pass one number, or auto"),
+    "erm's penalty": (NOTHING, TRAIN + " --penalty 2", r"--penalty is 2, but erm has none; leave it out"),
+    "another backbone": (NOTHING, TRAIN + " --backbone vgg", r"--backbone is 'vgg'"),
+    "one of texts": (NOTHING, TRAIN + " --backbone tiny-text", r"backbone 'tiny-text' reads texts"),
+    "needless weights": (NOTHING, TRAIN + " --weights cache", r"tiny-image starts from random ones, leave it out"),
     "too small batches": (
         NOTHING,
-        FINETUNE + " --objective coral --batch-size 2",
-        r"batch_size is 2 for 4 domains; pass at least one row of each",
+        TRAIN + " --objective coral --batch-size 2",
+        r"--batch-size is 2 for 4 domains; pass at least one row of each",
     ),
-    "no such device": (NOTHING, FINETUNE.replace("cpu", "gpu"), r"device is 'gpu', which cannot be used"),
-    "a wrong seed": (NOTHING, FINETUNE + " --seed -1", r"seed"),
-    "too long a warm-up": (NOTHING, FINETUNE + " --objective clove --warm-up 9", r"warm-up is 9 of 1 epochs"),
+    "no such device": (NOTHING, TRAIN.replace("cpu", "gpu"), r"--device is 'gpu', which cannot be used"),
+    "a wrong seed": (NOTHING, TRAIN + " --seed -1", r"seed"),
+    "too long a warm-up": (NOTHING, TRAIN + " --objective clove --warm-up 9", r"--warm-up is 9 of 1 epochs"),
     "no network": (NOTHING, PREDICT.replace("network", "photos"), r"folder 'photos' holds no network"),
     "a network without inputs": (NOTHING, "predict network a.parquet -o p.csv", r"add --images FOLDER or --texts"),
     "texts for images": (
@@ -391,12 +434,16 @@ CASES = {
     "an unknown label": (
         lambda folder: rewritten(folder, label="rotten"),
         PREDICT + " photos.csv",
-        r"column 'label' .* is 'rotten' at row 7, a label that the network was not trained on \(raw, ripe\)",
+        r"column 'label' .* at data row 8 is 'rotten', a label that the network was not trained on \(raw, ripe\)",
     ),
-    "new ones of another size": (of_another_size, PREDICT, r"'photos/9\.png' \(row 189\) is 7×5 .* 10×10 is what"),
-    "a new one missing": (without_photo, PREDICT + " photos.csv", r"'photos/nowhere\.png' \(row 7\) is missing"),
-    "a wrong ending": (NOTHING, PREDICT.replace(".parquet", ".xlsx"), r"must end in \.parquet or \.csv"),
-    "features of a head": (NOTHING, "predict h.st a.npz -o p.csv --with-features", r"--with-features is of a network"),
+    "new ones of another size": (of_another_size, PREDICT, r"'photos/9\.png' is 7×5 .* 10×10 is what"),
+    "a new one missing": (without_photo, PREDICT + " photos.csv", r"'photos/nowhere\.png' at data row 8 is missing"),
+    "a wrong ending": (NOTHING, PREDICT.replace(".parquet", ".xlsx"), r"has another ending than \.parquet and \.csv"),
+    "features of a head": (
+        NOTHING,
+        "predict h.st a.npz -o p.csv --with-features",
+        r"--with-features only applies to a network",
+    ),
     "no features": (NOTHING, "predict h.st -o p.csv", r"FEATURES is missing"),
     "a name that is taken": (
         lambda folder: pl.read_csv("photos.csv").rename({"farm": "p"}).write_csv("photos.csv"),
@@ -422,29 +469,29 @@ def test_a_wrong_input_is_one_sentence_and_nothing_is_written(case, run, here):
 
 def test_an_output_that_cannot_be_written_is_one_sentence(run, here):
     (here / "locked").write_text("")
-    code, out, err = run(*finetune("-o", "locked/out"))
+    code, out, err = run(*train("-o", "locked/out"))
     assert (code, out) == (2, "")
     assert re.search(r"clovecal: .*locked", err.splitlines()[-1])
 
 
-def test_help_tells_the_options_of_a_network_from_those_of_a_head(run):
-    code, out, _ = run("finetune", "--help")
+def test_a_network_and_a_head_have_commands_of_their_own(run):
+    code, network, _ = run("train", "--help")
     assert code == 0
-    both, _, rest = out.partition("Options of a head on features:")
-    head, _, network = rest.partition("Options of a network (--images or --texts):")
-    assert "--label" in both
-    assert "--hidden" in head
-    assert "--images" not in both.partition("Options:")[2] + head
     assert "--test-domain" in network
+    assert "--hidden" not in network
+    code, head, _ = run("finetune", "--help")
+    assert code == 0
+    assert "--hidden" in head
+    assert "--images" not in head
 
 
 def test_the_objectives_are_those_of_recipes():
-    from clovecal.cli.finetune import command
-    from clovecal.training.objectives import OBJECTIVES
+    from clovecal.cli.train import command
+    from clovecal.training import OBJECTIVES
 
     (objective,) = [one for one in command.params if one.name == "objective"]
-    assert set(objective.type.choices) == set(OBJECTIVES)
-    assert "finetune" in cli.group.list_commands(None)
+    assert all(name in objective.help for name in OBJECTIVES)
+    assert "train" in cli.group.list_commands(None)
 
 
 def test_the_guides_example_prints_what_it_says(run, tmp_path, monkeypatch):
@@ -456,7 +503,7 @@ def test_the_guides_example_prints_what_it_says(run, tmp_path, monkeypatch):
     exec(compile(script, "make_leaves.py", "exec"), {})
     shown = [step for block in re.findall(r"```console\n(.*?)```", section, flags=re.S) for step in block.split("$ ")]
     steps = [step.partition("\n") for step in shown if step.strip()]
-    assert [words.split()[1] for words, _, _ in steps] == ["make_leaves.py", "finetune", "audit", "finetune", "predict"]
+    assert [words.split()[1] for words, _, _ in steps] == ["make_leaves.py", "train", "audit", "train", "predict"]
     for line, _, said in steps[1:]:
         code, out, err = run(*shlex.split(line)[1:])
         assert code == 0, err
@@ -474,7 +521,7 @@ def without_digits(text):
 
 def test_networks_of_other_seeds_are_judged_on_the_same_rows(run, here):
     for seed in (0, 1):
-        assert run(*finetune("--epochs", 1, "--seed", seed, "-o", f"seed{seed}"))[0] == 0
+        assert run(*train("--epochs", 1, "--seed", seed, "-o", f"seed{seed}"))[0] == 0
     first, second = (pl.read_parquet(here / f"seed{seed}" / "val.parquet") for seed in (0, 1))
     assert first["row"].equals(second["row"])
     assert not first["p"].equals(second["p"])
@@ -484,8 +531,8 @@ def test_networks_of_other_seeds_are_judged_on_the_same_rows(run, here):
 def test_an_objective_that_compares_domains_wants_two_of_them(run, here):
     rows = pl.read_csv(here / "photos.csv").with_columns(farm=pl.lit("north"))
     rows.write_csv(here / "photos.csv")
-    code, _, err = run(*finetune("--objective", "clove", "--epochs", 1))
+    code, _, err = run(*train("--objective", "clove", "--epochs", 1))
     assert code == 2
-    assert err.endswith("domains has only 'north'; this needs at least two domains to compare.\n")
+    assert err.endswith("column 'farm' has only 'north'; this needs at least two domains to compare.\n")
     assert not (here / "out").exists()
-    assert run(*finetune("--objective", "erm", "--epochs", 1))[0] == 0
+    assert run(*train("--objective", "erm", "--epochs", 1))[0] == 0

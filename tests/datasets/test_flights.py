@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from clovecal.datasets import DomainDataset, load_flights
-from clovecal.datasets._flights import _unpack
+from clovecal.datasets._flights import _unpack  # private: a few rows made by hand
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_flights.py"
 

@@ -157,7 +157,7 @@ def test_a_missing_image_is_named_with_its_row(photos):
     folder, table = photos
     (folder / "in" / "c.png").unlink()
     said = refusal(image_folder, folder, table)
-    assert re.search(r"in/c\.png' \(row 2 of .* is missing; add it, or drop the row\.$", said)
+    assert re.search(r"in/c\.png' at data row 3 is missing, which '.*' names; add it, or drop the row\.$", said)
 
 
 def test_a_missing_folder_table_or_column(photos, tmp_path):
@@ -174,14 +174,18 @@ def test_a_missing_folder_table_or_column(photos, tmp_path):
     ("lines", "options", "said"),
     [
         (["x,0,a", "y,0,a"], {}, "column 'label' .* is '0' in every row; give two classes"),
-        (["x,0,a", "y,,a"], {}, "column 'label' .* is empty at row 1"),
-        (["x,0,a", "y,1,"], {}, "column 'domain' .* is empty at row 1"),
-        (["x,0,a", "y,high,a"], {"task": "regression"}, "is 'high' at row 1; it must hold a number"),
+        (["x,0,a", "y,,a"], {}, "column 'label' .* at data row 2 is empty"),
+        (["x,0,a", "y,1,"], {}, "column 'domain' .* at data row 2 is empty"),
+        (["x,0,a", "y,high,a"], {"task": "regression"}, "at data row 2 is 'high'; it must hold a number"),
         (["x,0,a", "y,1,a"], {"task": "ranking"}, "task is 'ranking'"),
         (["x,0,a", "y,1,b"], {"test_domains": ["c"]}, "test domain 'c' is not there; choose among a, b"),
         (["x,0,a", "y,1,b"], {"test_domains": ["a", "b"]}, "test_domains names every domain; leave at least one"),
         (["x,0,a", "y,1,a"], {"split": "label", "test_domains": ["a"]}, "test_domains and split are both given"),
-        (["x,0,1", "y,1,2"], {"domain": ("label", "domain"), "split": "text"}, "is 2 at row 1; it must hold 0 or 1"),
+        (
+            ["x,0,1", "y,1,2"],
+            {"domain": ("label", "domain"), "split": "text"},
+            "data row 2 is 2; it must hold 0 or 1",
+        ),
         (["x,0,1", "y,1,1"], {"domain": ("label", "domain")}, "name the column of splits"),
         (["x,0,a", "y,1,b"], {"validation": 1}, "validation is 1 but domain a has 1 rows; hold out fewer, or a share"),
         (["x,0,a,9"], {}, "cannot be read"),
@@ -194,12 +198,12 @@ def test_wrong_tables(lines, options, said, tmp_path):
 def test_tables_that_are_no_tables(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"text,label,domain\n\xff\xfe,0,a\n")
     assert refusal(text_table, tmp_path / "a.csv").endswith("; save it as UTF-8.")
-    (tmp_path / "e.csv").write_bytes(b"text,label,domain,caf\xe9\na,0,a,x\n")
-    assert refusal(text_table, tmp_path / "e.csv").endswith("; save it as UTF-8.")
+    (tmp_path / "e.csv").write_bytes(b"caf\xe9,label,domain\na,0,a\n")
+    assert "has no column 'text'" in refusal(text_table, tmp_path / "e.csv")
     (tmp_path / "b.parquet").write_bytes(b"nothing")
     assert "cannot be read" in refusal(text_table, tmp_path / "b.parquet")
     (tmp_path / "c.csv").write_bytes(b"")
-    assert "has no column 'text'; it has none" in refusal(text_table, tmp_path / "c.csv")
+    assert "is empty; give a table with a header and rows" in refusal(text_table, tmp_path / "c.csv")
     (tmp_path / "d.csv").write_bytes(b"text,label,domain\n")
     assert "'" in refusal(text_table, tmp_path / "d.csv")
 

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from clovecal import InputError
-from clovecal.datasets._images import ResizedImage, resized_to
 from clovecal.datasets.folder import check_images, image_folder, images_in
+from clovecal.datasets.images import ResizedImage, resized_to
 
 
 def save(path, pixels):
@@ -80,9 +80,9 @@ def test_images_of_several_sizes_are_named_with_both(tmp_path):
     for name, shape in (("a.png", (3, 5, 3)), ("b.png", (3, 5, 3)), ("c.png", (3, 6, 3))):
         save(tmp_path / name, np.zeros(shape))
     said = refusal(check_images, images_in(tmp_path))
-    assert re.search(r"c\.png' \(row 2\) is 6×3 pixels where 5×3 is the first one's; pass a size", said)
+    assert re.search(r"c\.png' is 6×3 pixels where 5×3 is the first one's; pass size", said)
     said = refusal(check_images, images_in(tmp_path), expected=(6, 3))
-    assert re.search(r"a\.png' \(row 0\) is 5×3 pixels where 6×3 is what the network was trained on; resize it", said)
+    assert re.search(r"a\.png' is 5×3 pixels where 6×3 is what the network was trained on; resize it", said)
     check_images(images_in(tmp_path, size=4))
 
 
@@ -92,12 +92,10 @@ def test_files_that_are_no_images_are_counted_whatever_the_size(tmp_path):
         (tmp_path / name).write_bytes(b"not an image")
     for size in (None, 4):
         said = refusal(check_images, images_in(tmp_path, size=size))
-        assert re.search(
-            r"b\.png' \(row 1\) is no image that can be read, and 1 more cannot be read; replace them", said
-        )
+        assert re.search(r"b\.png' is no image that can be read, and 1 more cannot be read; replace them", said)
     (tmp_path / "c.png").unlink()
     assert refusal(check_images, images_in(tmp_path)).endswith(
-        "(row 1) is no image that can be read; replace it, or leave it out."
+        "b.png' is no image that can be read; replace it, or leave it out."
     )
 
 
@@ -105,7 +103,7 @@ def test_a_file_that_went_missing_is_not_called_a_broken_one(tmp_path):
     save(tmp_path / "a.png", np.zeros((2, 2, 3)))
     found = images_in(tmp_path)
     (tmp_path / "a.png").unlink()
-    assert refusal(check_images, found).endswith("a.png' (row 0) is missing; replace it, or leave it out.")
+    assert refusal(check_images, found).endswith("a.png' is missing; replace it, or leave it out.")
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("a.png", np.uint16), ("a.tif", np.float32), ("a.tif", np.int32)])
@@ -115,7 +113,7 @@ def test_images_of_more_than_8_bits_are_refused_as_they_would_become_white(tmp_p
     Image.fromarray((np.arange(16).reshape(4, 4) * 250).astype(dtype)).save(tmp_path / name)
     found = images_in(tmp_path, size=size)
     assert (found[0] == 255).mean() > 0.8
-    assert re.search(r"\(row 0\) has more than 8 bits a channel.*; scale such", refusal(check_images, found))
+    assert re.search(r"' has more than 8 bits a channel.*; scale such", refusal(check_images, found))
 
 
 @pytest.mark.parametrize("size", [(8,), (8, 8, 3), 8.5, "8", (8, 0), True])

@@ -11,10 +11,9 @@ import pytest
 import sklearn.datasets
 
 from clovecal import InputError
-from clovecal.datasets import _registry as registry
-from clovecal.datasets import load_digits, load_mnist
-from clovecal.datasets._mnist import _read_idx
-from clovecal.datasets._registry import DataFile, DataSet
+from clovecal.datasets import load_digits, load_mnist, registry
+from clovecal.datasets._mnist import _read_idx  # private: a damaged file does not get past the checksum
+from clovecal.datasets.registry import DataFile, DataSet
 
 NAMES = [file.name for file in registry.DATA_SETS["mnist"].files]
 
@@ -36,7 +35,7 @@ def tiny_mnist(tmp_path, monkeypatch):
     for name, values in zip(NAMES, arrays, strict=True):
         (folder / name).write_bytes(idx(values))
         files.append(DataFile(name, "file:///nowhere", hashlib.sha256((folder / name).read_bytes()).hexdigest()))
-    monkeypatch.setitem(registry.DATA_SETS, "mnist", DataSet("mnist", "five digits", tuple(files)))
+    monkeypatch.setitem(registry.DATA_SETS, "mnist", DataSet("mnist", load_mnist, "five digits", tuple(files)))
     monkeypatch.setenv("CLOVECAL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return arrays

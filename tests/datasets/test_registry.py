@@ -6,13 +6,17 @@ import hashlib
 import http.client
 import io
 import re
+import subprocess
+import sys
 import urllib.error
 
+import numpy as np
 import pytest
 
-from clovecal import InputError
-from clovecal.datasets import _registry as registry
-from clovecal.datasets._registry import DataFile, DataSet, fetch, find_file, is_intact
+from clovecal import InputError, cli
+from clovecal.datasets import DATA_SETS, DomainDataset, load_dataset, register_dataset, registry
+from clovecal.datasets.registry import DataFile, DataSet, fetch, find_file, is_intact
+from clovecal.progress import calling
 
 CONTENT = {"a.gz": b"first file" * 20_000, "b.gz": b"second file"}
 
@@ -26,10 +30,65 @@ def published(tmp_path, monkeypatch):
     for name, content in CONTENT.items():
         (source / name).write_bytes(content)
         files.append(DataFile(name, (source / name).as_uri(), hashlib.sha256(content).hexdigest()))
-    monkeypatch.setitem(registry.DATA_SETS, "toy", DataSet("toy", "two small files", tuple(files)))
+    monkeypatch.setitem(registry.DATA_SETS, "toy", DataSet("toy", files.copy, "two small files", tuple(files)))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("CLOVECAL_DATA", raising=False)
     return source
+
+
+@pytest.fixture
+def tides(tmp_path, monkeypatch):
+    """Register a user's own data set of one file, which its loader reads."""
+    content = b"height,coast,high\n0.1,north,0\n0.7,south,1\n"
+    (tmp_path / "tides.csv").write_bytes(content)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CLOVECAL_DATA", raising=False)
+    file = DataFile("tides.csv", (tmp_path / "tides.csv").as_uri(), hashlib.sha256(content).hexdigest())
+
+    def load_tides(unit=1.0):
+        lines = fetch("tides")[0].read_text().splitlines()[1:]
+        height, coast, high = zip(*(line.split(",") for line in lines), strict=True)
+        X = unit * np.array(height, dtype=float)[:, None]
+        return DomainDataset(X, np.array(high, dtype=np.int8), np.array(coast), ("height",), "tides", "Two tides.")
+
+    register_dataset("tides", load_tides, description="2 tides at 2 coasts; label: high", files=[file])
+    yield
+    del DATA_SETS["tides"]
+
+
+def run_data(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["clovecal", "data", *arguments])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return stop.code, capsys.readouterr().err
+    return 0, capsys.readouterr().out
+
+
+def test_a_data_set_of_ones_own_is_loaded_by_name_like_any_other(tides):
+    data = load_dataset("tides", unit=100.0)
+    assert (data.X.ravel().tolist(), data.domains.tolist()) == ([10.0, 70.0], ["north", "south"])
+    assert load_dataset("flights").name == "flights"
+    with pytest.raises(InputError, match=r"^data set 'tide' is not known; choose one of flights, mnist, tides"):
+        load_dataset("tide")
+    with pytest.raises(InputError) as caught:
+        register_dataset("a/b", list, description="")
+    assert caught.value.argument == "name"
+
+
+def test_a_data_set_of_ones_own_is_listed_fetched_and_checked(tides, monkeypatch, capsys):
+    code, said = run_data(monkeypatch, capsys, "check", "tides")
+    assert code == 2
+    assert said.startswith("clovecal: data set 'tides' lacks tides.csv; get it with")
+    assert "tides      2 tides at 2 coasts; label: high" in run_data(monkeypatch, capsys, "list")[1]
+    assert run_data(monkeypatch, capsys, "fetch", "tides")[0] == 0
+    assert run_data(monkeypatch, capsys, "check", "tides") == (0, "tides: all 1 files are there and intact.\n")
+
+
+def test_what_data_sets_are_made_of_does_not_load_the_readers_of_wilds():
+    code = "import sys; from clovecal.datasets import Inputs; print('clovecal.datasets.wilds' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def refusal(call):
@@ -44,11 +103,11 @@ def left_in(folder):
 
 
 def test_what_is_missing_is_downloaded_into_the_cache(published, tmp_path):
-    pieces = []
-    paths = fetch("toy", on_bytes=pieces.append)
+    bytes_read = []
+    paths = fetch("toy", progress=calling(lambda done, _: bytes_read.append(done)))
     assert paths == [tmp_path / "cache" / "clovecal" / "toy" / name for name in CONTENT]
     assert [path.read_bytes() for path in paths] == list(CONTENT.values())
-    assert sum(pieces) == sum(map(len, CONTENT.values()))
+    assert {len(content) for content in CONTENT.values()} <= set(bytes_read)  # each file counts from 0
     assert left_in(paths[0].parent) == ["a.gz", "b.gz"]
 
 
@@ -134,7 +193,7 @@ def test_a_download_that_breaks_off_leaves_nothing(published, monkeypatch, tmp_p
 
 
 def test_an_unknown_data_set_is_told_with_those_that_are_known(published):
-    assert refusal(lambda: fetch("cifar")) == "data set 'cifar' is not known; choose one of flights, mnist, toy."
+    assert refusal(lambda: fetch("cifar")).startswith("data set 'cifar' is not known; choose one of flights, mnist, ")
 
 
 def test_the_built_in_set_has_no_files_and_published_ones_have_checksums():
@@ -148,19 +207,10 @@ def test_the_built_in_set_has_no_files_and_published_ones_have_checksums():
 
 
 def test_the_command_fetches_lists_and_checks(published, monkeypatch, capsys):
-    import sys
-
-    from clovecal import cli
-
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["clovecal", "data", *arguments])
-        try:
-            cli.main()
-        except SystemExit as stop:
-            return stop.code, capsys.readouterr().err
-        return 0, capsys.readouterr().out
+        return run_data(monkeypatch, capsys, *arguments)
 
-    assert run("check", "toy") == (2, "clovecal: toy lacks a.gz; get it with: clovecal data fetch toy\n")
+    assert run("check", "toy") == (2, "clovecal: data set 'toy' lacks a.gz; get it with: clovecal data fetch toy.\n")
     code, out = run("fetch", "toy")
     assert (code, out) == (0, f"toy is in {registry.cache_folder() / 'toy'}.\n")
     assert run("check", "toy") == (0, "toy: all 2 files are there and intact.\n")
@@ -169,5 +219,6 @@ def test_the_command_fetches_lists_and_checks(published, monkeypatch, capsys):
     code, err = run("check", "toy")
     assert code == 2
     assert re.search(
-        r"^clovecal: file '.*b\.gz' is not the published one \(its checksum differs\); remove and fetch it\.$", err
+        r"^clovecal: file '.*b\.gz' is not the published one \(its checksum differs\); remove it and fetch again\.$",
+        err,
     )

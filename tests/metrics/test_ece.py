@@ -340,11 +340,11 @@ def test_labels_may_be_booleans_floats_or_small_integers() -> None:
     [
         (([], []), "p is empty; pass at least one row"),
         (([1, 0], [0.5]), "p has 1 row but y has 2"),
-        (([1], [1.2]), r"p is 1.2 at row 0, outside \[0, 1\]"),
-        (([0, 1], [0.2, float("nan")]), "p has 1 row with a missing or infinite value, the first at row 1"),
-        (([0, 2], [0.2, 0.3]), "y is 2 at row 1; code the labels as 0 and 1"),
+        (([1], [1.2]), r"p at row 0 is 1.2, outside \[0, 1\]"),
+        (([0, 1], [0.2, float("nan")]), "p at row 1 is missing or infinite"),
+        (([0, 2], [0.2, 0.3]), "y at row 1 is 2; code the labels as 0 and 1"),
         (([0], [[0.5, 0.2, 0.1]]), "p at row 0 sums to 0.8 over its 3 classes"),
-        (([3], [[0.5, 0.2, 0.3]]), "y is 3 at row 0; code the labels as whole numbers 0 to 2"),
+        (([3], [[0.5, 0.2, 0.3]]), "y at row 0 is 3; code the labels as whole numbers 0 to 2"),
     ],
 )
 def test_unusable_tables_are_named(arguments: tuple[Any, Any], message: str) -> None:
@@ -363,7 +363,7 @@ def test_unusable_tables_are_named(arguments: tuple[Any, Any], message: str) -> 
         ({"of": "classwise"}, "of is 'classwise' but p has one column"),
         ({"norm": "max", "debias": True}, "debias is True with norm 'max', which has no debiased form"),
         ({"sample_weight": [1]}, "sample_weight has 1 row but y has 2"),
-        ({"sample_weight": [1, -1]}, "sample_weight is negative at row 1"),
+        ({"sample_weight": [1, -1]}, "sample_weight at row 1 is negative"),
         ({"sample_weight": [0, 0]}, "sample_weight is zero in every row"),
     ],
 )

@@ -11,7 +11,8 @@ from scipy import stats
 
 import clovecal as cc
 from clovecal.domains import Domains
-from clovecal.metrics import _ece, _intervals, _means, _mmce, _regression
+from clovecal.metrics import _ece, _intervals, _mmce, _regression  # limits at one level, without per_domain's others
+from clovecal.rows import Rows
 
 Floats = NDArray[np.float64]
 N, DOMAINS = 200, 200
@@ -20,7 +21,9 @@ N, DOMAINS = 200, 200
 def simulated_limits(prepare: Any, metric: Any, y: Any, p: Any, n: int, **options: Any) -> Floats:
     """95% limits of many domains of n rows each, (domains, 2), without per_domain's Bonferroni level."""
     defaults = {name: value for name, value in metric.__kwdefaults__.items() if name not in options}
-    estimator = prepare(y, p, **defaults, **options)
+    defaults.pop("sample_weight")
+    task = "regression" if metric is cc.regression_calibration else "classification"
+    estimator = prepare(Rows.without_domains(y, p, task=task), **defaults, **options)
     domains = Domains.from_labels(np.repeat(np.arange(len(y) // n), n))
     return estimator.intervals(domains, [0.95], 300, np.random.default_rng(0))[0, :-1]
 
@@ -74,11 +77,28 @@ def test_intervals_of_brier_and_log_loss_agree_with_scipys_student(ci: float, we
         assert interval_of(metric, y, p, ci, sample_weight=weight) == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("freedom", [1.0, 1999.0, 2000.0, 1e4, 1e8])
+@pytest.mark.parametrize("rows", [2, 1999, 2000, 2001, 100_000])
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999, 1 - 1e-6])
-def test_students_quantile_agrees_with_scipy_where_it_is_an_expansion_too(freedom: float, level: float) -> None:
-    found = _means._student_quantile(np.array([freedom, 1e6]), (1 + level) / 2)
-    assert found == pytest.approx(stats.t.ppf((1 + level) / 2, [freedom, 1e6]), rel=1e-12)
+def test_students_interval_of_few_and_of_many_rows_is_scipys(rows: int, level: float) -> None:
+    # Half of the rows cost 1 nat, half 2; weights stand for rows, and 2,000 are where the expansion takes over.
+    weight = np.array([rows // 2, rows - rows // 2], dtype=float)
+    low, high = interval_of(cc.log_loss, [1, 0], [np.exp(-1), 1 - np.exp(-2)], ci=level, sample_weight=weight)
+    mean = (weight[0] + 2 * weight[1]) / rows
+    error = np.sqrt((weight @ (np.array([1, 2]) - mean) ** 2) / rows / (rows - 1))
+    expected = stats.t.interval(level, rows - 1, loc=mean, scale=error)
+    assert high == pytest.approx(expected[1], rel=1e-12)
+    assert low == pytest.approx(max(expected[0], 0.0), rel=1e-12)
+
+
+def test_gaps_of_up_to_two_standard_errors_count_as_noise_in_the_lower_limits_pattern() -> None:
+    # Three bins of 100 rows and variance 1, so of standard error 0.1: the gaps are 1.5, 2.5 and 3.5 of those. No result
+    # shows the pattern itself, so it is asked of the bins.
+    bins = _intervals.BinNoise(
+        weight=np.full(3, 100.0), score=np.zeros(3), gap=np.array([0.15, 0.25, -0.35]), variance=np.ones(3)
+    )
+    few, everywhere = bins.patterns
+    assert few.tolist() == [0.0, 0.25, -0.35]
+    assert everywhere.tolist() == [0.15, 0.25, -0.35]
 
 
 @pytest.mark.parametrize("ci", [0.8, 0.95])

@@ -6,14 +6,9 @@ import pytest
 
 from clovecal.domains import Domains
 from clovecal.errors import InputError
-from clovecal.metrics._invariance import (
-    InvarianceTest,
-    _departures,
-    _reduce,
-    compare_curves,
-    invariance_test,
-    score_cells,
-)
+from clovecal.metrics import InvarianceTest, invariance_test, on_rows
+from clovecal.metrics._invariance import _departures, _reduce, score_cells  # sums that no result shows
+from clovecal.rows import Rows
 
 
 def table(n, k, rng, *, curve=lambda score: score, covariate_shift=1.5):
@@ -259,7 +254,7 @@ def test_real_labels_may_have_variances_that_differ_between_domains():
     for _ in range(150):
         score, domain = rng.random(3000), (rng.random(3000) < 0.2).astype(np.intp)
         y = 1e6 + np.exp(score) + np.where(domain == 1, 3, 0.5) * rng.standard_normal(3000)
-        p_values.append(compare_curves(y, score, None, Domains.of(domain, 3000), 99, rng).p_value)
+        p_values.append(on_rows.invariance_test(Rows.of(y, score, domains=domain), permutations=99, rng=rng).p_value)
     # Variances pooled over the domains reject 41% of these.
     assert abs(np.mean(np.array(p_values) <= 0.05) - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 150)
 
@@ -338,7 +333,7 @@ def test_one_domain_is_rejected():
 
 
 def test_a_domain_without_weight_is_named():
-    with pytest.raises(ValueError, match="domain 'b' has no row of positive weight"):
+    with pytest.raises(ValueError, match="sample_weight is zero in every row of domain 'b'"):
         invariance_test([0, 1, 1], [0.2, 0.8, 0.5], domains=["a", "c", "b"], sample_weight=[1, 1, 0])
 
 
@@ -349,5 +344,5 @@ def test_no_permutations_are_rejected():
 
 def test_domains_whose_rows_all_weigh_nothing_are_named() -> None:
     membership = [[1, 0], [0, 1], [0, 0]]
-    with pytest.raises(InputError, match="has no row of positive weight; leave it out"):
+    with pytest.raises(InputError, match="sample_weight is zero in every row of domain 0"):
         invariance_test([0, 1, 1], [0.2, 0.7, 0.6], domains=membership, sample_weight=[0, 0, 1])

@@ -270,7 +270,7 @@ def test_the_root_of_a_negative_unbiased_value_is_zero() -> None:
         ({"gamma": float("inf")}, "gamma is inf; pass a positive number"),
         ({"kernel": "laplacian", "width": -1}, "width is -1; pass a positive number"),
         ({"of": "classwise"}, "of is 'classwise'; choose one of 'confidence', 'positive'"),
-        ({"sample_weight": [1, -2]}, "sample_weight is negative at row 1"),
+        ({"sample_weight": [1, -2]}, "sample_weight at row 1 is negative"),
     ],
 )
 def test_unusable_options_are_named(options: dict[str, Any], message: str) -> None:

@@ -174,16 +174,16 @@ def test_single_rows_a_bin_still_have_an_interval() -> None:
     [
         ([], [], {}, "y is empty; pass at least one row"),
         ([1.0, 2.0], [1.0], {}, "f has 1 row but y has 2"),
-        ([1.0], [float("inf")], {}, "f has 1 row with a missing or infinite value"),
-        ([1.0], [[1.0, float("nan")]], {}, "f has 1 row with a missing or infinite value"),
+        ([1.0], [float("inf")], {}, "f at row 0 is missing or infinite"),
+        ([1.0], [[1.0, float("nan")]], {}, "f at row 0 is missing or infinite"),
         ([1.0], [1.0], {"moment": 2}, "f has no variances but moment is 2; pass means and variances as two columns"),
         ([1.0], [1.0], {"moment": 3}, "moment is 3; choose one of 1, 2"),
-        ([1.0], [[1.0, -0.5]], {}, r"f has a negative variance at row 0 \(-0.5\)"),
+        ([1.0], [[1.0, -0.5]], {}, r"f at row 0 has a negative variance \(-0.5\)"),
         ([1.0], [[1.0, 2.0, 3.0]], {}, r"f has shape \(1, 3\); pass one number per row"),
         ([1.0], [1.0], {"bins": 0}, "bins is 0"),
         ([1.0], [1.0], {"norm": "l4"}, "norm is 'l4'; choose one of 'l1', 'l2', 'max'"),
         ([1.0], [1.0], {"norm": "max", "debias": True}, "debias is True with norm 'max'"),
-        (["a"], [1.0], {}, r"y holds text \(row 0 is 'a'\)"),
+        (["a"], [1.0], {}, r"y at row 0 holds text \('a'\)"),
     ],
 )
 def test_unusable_input_is_named(y: Any, f: Any, options: dict[str, Any], message: str) -> None:

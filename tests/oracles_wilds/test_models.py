@@ -11,11 +11,10 @@ import torch
 from safetensors.torch import save_file
 
 from clovecal import InputError, records
-from clovecal.datasets._lazy import Texts
+from clovecal.datasets import Texts
 from clovecal.reproduce.wilds import study as wilds
-from clovecal.reproduce.wilds.stages import load_outputs
+from clovecal.training import Resources
 from clovecal.training.network.backbones import BACKBONES, as_tensors, build
-from clovecal.training.network.training import Place
 
 VISION = ["densenet121", "densenet169", "densenet201", "resnet18", "resnet34", "resnet50"]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "go", "away", "well", "done", "thank", "you"]
@@ -191,16 +190,16 @@ def test_the_tables_are_made_with_the_papers_networks(vision, bert_folder, tmp_p
         dataset,
         None,
         tmp_path,
-        algorithms=["coral"],
+        objectives=["coral"],
         seeds=1,
         backbone=backbone,
         head_steps=5,
         batch_size=26,
         miniature=wilds.Miniature(rows=600 if dataset == "civilcomments" else 100, size=32, epochs=1),
-        place=Place(device="cpu", weights=weights),
+        resources=Resources(device="cpu", weights=weights),
     )
     wilds.run(plan)
     found = records.read(wilds.results_of(tmp_path))
     assert [one["config"]["column"] for one in found] == [one.column for one in plan.configs]
-    width = load_outputs(plan.folder(plan.models[0]), "ood", len(plan.parts["ood"])).features.shape[1]
+    width = plan.folder(plan.models[0]).load_outputs("ood", len(plan.parts["ood"])).features.shape[1]
     assert width == (16 if dataset == "civilcomments" else BACKBONES[backbone].features)

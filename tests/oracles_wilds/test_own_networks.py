@@ -13,10 +13,8 @@ from PIL import Image
 
 from clovecal import InputError
 from clovecal.datasets.folder import image_folder, text_table
-from clovecal.training.network.exporting import export, load_network
+from clovecal.training import Resources, default_recipe, export, load_network
 from clovecal.training.network.predictions import predictions, read_new
-from clovecal.training.network.starting import starting_recipe
-from clovecal.training.network.training import Place
 
 
 @pytest.fixture
@@ -38,9 +36,9 @@ def same(done, rows, split="val"):
 @pytest.mark.parametrize("name", ["resnet18", "densenet121"])
 def test_a_network_of_torchvision_predicts_as_it_was_exported(wilds_package, photos, name):
     data = image_folder(photos, photos / "photos.csv")
-    recipe = starting_recipe(name, 33, epochs=1, batch_size=11)
-    done = export(data, recipe, photos / "out", place=Place(device="cpu"))
-    again = load_network(photos / "out", place=Place(device="cpu"))
+    recipe = default_recipe(name, 33, epochs=1, batch_size=11)
+    done = export(data, recipe, photos / "out", resources=Resources(device="cpu"))
+    again = load_network(photos / "out", resources=Resources(device="cpu"))
     new = read_new(again, photos / "photos.csv", images=photos)
     assert same(done, predictions(again, new))
 
@@ -49,7 +47,7 @@ def test_a_batch_of_one_row_is_refused_in_a_sentence(wilds_package, photos):
     data = image_folder(photos, photos / "photos.csv")
     assert data.split_counts["train"] == 33
     with pytest.raises(InputError, match="batch_size is 32, which leaves one row for the last batch of an epoch"):
-        export(data, starting_recipe("resnet18", 33), photos / "out", place=Place(device="cpu"))
+        export(data, default_recipe("resnet18", 33), photos / "out", resources=Resources(device="cpu"))
     assert not (photos / "out").exists()
 
 
@@ -68,11 +66,14 @@ def test_bert_remembers_where_its_vocabulary_is(wilds_package, tmp_path):
     rows = [f"{words[5 + row % 2]},{row % 2},{'ab'[row // 2 % 2]}" for row in range(40)]
     table = tmp_path / "reviews.csv"
     table.write_text("\n".join(["text,label,domain", *rows]))
-    recipe = starting_recipe("bert-base-uncased", 32, epochs=1)
-    done = export(text_table(table), recipe, tmp_path / "out", place=Place("cpu", 0, bert))
-    again = load_network(tmp_path / "out", place=Place(device="cpu"))
+    recipe = default_recipe("bert-base-uncased", 32, epochs=1)
+    done = export(text_table(table), recipe, tmp_path / "out", resources=Resources(device="cpu", weights=bert))
+    again = load_network(tmp_path / "out", resources=Resources(device="cpu"))
     assert same(done, predictions(again, read_new(again, table)))
     bert.rename(tmp_path / "moved")
     with pytest.raises(InputError, match=re.escape(f"weights {str(bert)!r} is no folder")):
-        load_network(tmp_path / "out", place=Place(device="cpu"))
-    assert load_network(tmp_path / "out", place=Place("cpu", 0, tmp_path / "moved")).description.recipe == recipe
+        load_network(tmp_path / "out", resources=Resources(device="cpu"))
+    assert (
+        load_network(tmp_path / "out", resources=Resources(device="cpu", weights=tmp_path / "moved")).description.recipe
+        == recipe
+    )

@@ -30,6 +30,6 @@ def report_of() -> Callable[..., Report]:
     def make(table: dict[str, Any], *, task: str | None = None, **options: Any) -> Report:
         columns = {name: table[name] for name in ("domains", "sample_weight") if name in table}
         audit = cc.audit(table["y"], table["p"], task=task, resamples=200, **columns)
-        return summarize(audit, y=table["y"], p=table["p"], **columns, **options)
+        return summarize(audit, **options)
 
     return make

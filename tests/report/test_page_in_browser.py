@@ -6,7 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from clovecal.report import _repair, write_report
+from clovecal import expecting
+from clovecal.report import write_report
 
 _CHROMIUM = os.environ.get("CLOVECAL_CHROMIUM") or shutil.which("chromium")
 if _CHROMIUM is None:
@@ -44,8 +45,7 @@ def files(tmp_path_factory, table_of, report_of):
     hostile = table_of(3)
     hostile["domains"] = np.where(hostile["domains"] == "domain 1", "</script><b>x</b>", hostile["domains"])
     with pytest.MonkeyPatch.context() as quicker:
-        quicker.setattr(_repair, "MOST_FOLDS", 2)
-        quicker.setattr(_repair, "INNER_FOLDS", 2)
+        quicker.setattr(expecting, "MOST_FOLDS", 2)
         for name, table in {"2": table_of(2), "8": table_of(8), "50": table_of(50, 120), "hostile": hostile}.items():
             write_report(report_of(table), folder / f"{name}.html")
     return folder

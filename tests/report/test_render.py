@@ -1,6 +1,7 @@
 """The page as text: self-contained, escaped, well-formed, and drawn without computing."""
 
 import ast
+import dataclasses
 import inspect
 import json
 import re
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import clovecal as cc
-from clovecal.report import render, write_report
+from clovecal.report import Report, render, write_report
 
 for package in ("jinja2", "altair", "vl_convert"):
     pytest.importorskip(package, reason=f"needs {package}: pip install 'clovecal[report]'")
@@ -145,6 +146,34 @@ def test_sections_that_do_not_apply_are_left_out(table_of, report_of):
     assert {"repair", "invariance", "errors", "scores"} <= set(parsed.ids)
 
 
+def test_the_navigation_the_sections_and_their_files_come_from_one_list(page):
+    # private, because a section is the package's own affair: a page has those of the list and no others
+    from clovecal.report._sections import SECTIONS, TEMPLATES
+
+    names = [section.name for section in SECTIONS]
+    parsed = _Page(page)
+    assert [one["id"] for one in parsed.cells_of("section")] == [name for name in names if name != "models"]
+    linked = [one["href"] for one in parsed.cells_of("a") if one.get("class") != "skip"]
+    assert linked == [f"#{name}" for name in names if name != "models"]
+    fields = {field.name for field in dataclasses.fields(Report)}
+    for section in SECTIONS:
+        assert section.shows in fields
+        partial = (TEMPLATES / section.partial).read_text(encoding="utf-8")
+        assert f'id="h-{section.name}"' in partial
+        assert set(re.findall(r'id="chart-([a-z-]+)"', partial)) == set(section.charts)
+    of_sections = {path.stem for path in (TEMPLATES / "sections").iterdir()}
+    assert of_sections == set(names)
+
+
+def test_the_chosen_model_is_marked_though_another_has_a_lower_criterion(report_of, table_of):
+    table = table_of(3)
+    candidates = {"flat": np.full(len(table["y"]), 0.5), "model": table["p"]}
+    selection = cc.select(candidates, table["y"], domains=table["domains"], among=2)
+    assert (selection.best, selection.table[0].name) == ("model", "flat")
+    page = render(report_of(table, selection=selection))
+    assert re.findall(r'<tr class="chosen"><th scope="row">(\w+)</th><td data-value', page) == ["model"]
+
+
 def test_several_classes_and_a_ranking_are_drawn(report_of, table_of):
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), 600)
@@ -158,10 +187,11 @@ def test_several_classes_and_a_ranking_are_drawn(report_of, table_of):
 
 def test_render_cannot_compute_because_it_imports_nothing_to_compute_with():
     import clovecal.report._charts
+    import clovecal.report._sections
     import clovecal.report.render
 
-    allowed = ("clovecal._checks", "clovecal.report")
-    for module in (clovecal.report.render, clovecal.report._charts):
+    allowed = ("clovecal.files", "clovecal.errors", "clovecal.plots", "clovecal.report")  # plots: the palette
+    for module in (clovecal.report.render, clovecal.report._charts, clovecal.report._sections):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             names = [node.module] if isinstance(node, ast.ImportFrom) else []
             names += [one.name for one in node.names] if isinstance(node, ast.Import) else []

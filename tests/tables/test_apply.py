@@ -15,11 +15,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.isotonic import IsotonicRegression
 
 import clovecal.tables._apply as applying
-import clovecal.tables._files as files
 from clovecal import InputError, NaiveIsotonic
-from clovecal.tables import apply_to_file, open_table
+from clovecal.tables import apply_to_file, formats, open_table
 
 ENDINGS = ["csv", "tsv", "parquet", "arrow", "ndjson"]
 RNG = np.random.default_rng(0)
@@ -59,6 +59,16 @@ def apply(source, output, calibrator=CALIBRATOR, **options):
     return apply_to_file(calibrator, open_table(source), output, **options)
 
 
+class Calling:
+    """Progress, and its task, that calls a function of how many rows more are done."""
+
+    def __init__(self, advance):
+        self.advance = advance
+
+    def task(self, what, total=None):
+        return self
+
+
 def refusal(call, error=InputError):
     with pytest.raises(error) as caught:
         call()
@@ -73,12 +83,12 @@ def only(folder, *names):
 @pytest.mark.parametrize("source", ENDINGS)
 @pytest.mark.parametrize("target", ENDINGS)
 def test_every_format_goes_to_every_other(tmp_path, monkeypatch, source, target):
-    monkeypatch.setattr(files, "_BATCH_ROWS", 70)
-    monkeypatch.setattr(files, "_BLOCK_BYTES", 1500)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 70)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 1500)
     table = pa.table({"id": np.arange(200)[::-1], "p": SCORES, "site": [f"site {i % 7}" for i in range(200)]})
     path = write(tmp_path / f"in.{source}", table)
     rows = []
-    assert apply(path, tmp_path / f"out.{target}", on_rows=rows.append) == 200
+    assert apply(path, tmp_path / f"out.{target}", progress=Calling(rows.append)) == 200
     assert sum(rows) == 200
     assert len(rows) > 1 or source == "arrow"
     written = read(tmp_path / f"out.{target}")
@@ -149,7 +159,7 @@ TYPED = pa.table(
     ("source", "target"), [(one, other) for one in ("parquet", "arrow") for other in ("parquet", "arrow")]
 )
 def test_types_are_kept_between_typed_formats(tmp_path, monkeypatch, source, target):
-    monkeypatch.setattr(files, "_BATCH_ROWS", 2)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 2)
     path = write(tmp_path / f"in.{source}", TYPED)
     apply(path, tmp_path / f"out.{target}")
     out = tmp_path / f"out.{target}"
@@ -225,11 +235,35 @@ def test_scores_of_another_name_and_place_are_taken(tmp_path):
 def test_an_existing_output_is_replaced_only_on_request(tmp_path):
     path = write(tmp_path / "in.csv", pa.table({"p": [0.5]}))
     (tmp_path / "out.csv").write_text("mine")
-    said = refusal(lambda: apply(path, tmp_path / "out.csv", how_to_overwrite="add --force"))
-    assert re.search(r"^path '.*out\.csv' exists; add --force to replace it", said)
+    said = refusal(lambda: apply(path, tmp_path / "out.csv"))
+    assert re.search(r"^path '.*out\.csv' exists; pass overwrite=True to replace it", said)
     assert (tmp_path / "out.csv").read_text() == "mine"
     apply(path, tmp_path / "out.csv", overwrite=True)
     assert len(read(tmp_path / "out.csv")) == 1
+
+
+def test_anything_that_predicts_can_be_applied(tmp_path):
+    class Halves:  # no n_features_in_, and no class of this package
+        def predict(self, scores):
+            return scores[:, 0] / 2
+
+    path = write(tmp_path / "in.parquet", pa.table({"p": [0.5, 1.0]}))
+    apply(path, tmp_path / "out.parquet", calibrator=Halves())
+    assert [row["calibrated"] for row in read(tmp_path / "out.parquet")] == [0.25, 0.5]
+    apply(path, tmp_path / "sklearn.csv", calibrator=IsotonicRegression().fit([0.5, 1], [0, 1]))
+    assert [row["calibrated"] for row in read(tmp_path / "sklearn.csv")] == [0.0, 1.0]
+
+
+def test_what_does_not_give_a_value_per_row_is_refused(tmp_path):
+    class Mean:
+        def predict(self, scores):
+            return scores.mean()
+
+    path = write(tmp_path / "in.parquet", pa.table({"p": [0.5, 1.0]}))
+    with pytest.raises(InputError) as caught:
+        apply(path, tmp_path / "out.csv", calibrator=Mean())
+    assert caught.value.argument == "calibrator"
+    assert only(tmp_path, "in.parquet")
 
 
 def test_an_input_may_be_replaced_by_its_output(tmp_path):
@@ -242,7 +276,7 @@ def test_an_input_may_be_replaced_by_its_output(tmp_path):
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")])
 def test_what_goes_wrong_in_the_middle_leaves_nothing(tmp_path, monkeypatch, ending, error):
-    monkeypatch.setattr(files, "_BATCH_ROWS", 70)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 70)
     path = write(tmp_path / "in.parquet", pa.table({"p": SCORES}))
     (tmp_path / f"out.{ending}").write_text("mine")
 
@@ -250,16 +284,16 @@ def test_what_goes_wrong_in_the_middle_leaves_nothing(tmp_path, monkeypatch, end
         raise error
 
     with pytest.raises(type(error) if isinstance(error, OSError) else error):
-        apply(path, tmp_path / f"out.{ending}", overwrite=True, on_rows=stop)
+        apply(path, tmp_path / f"out.{ending}", overwrite=True, progress=Calling(stop))
     assert (tmp_path / f"out.{ending}").read_text() == "mine"
     assert only(tmp_path, "in.parquet", f"out.{ending}")
 
 
 def test_a_late_bad_row_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_BLOCK_BYTES", 500)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 500)
     (tmp_path / "in.csv").write_text("id,p\n" + "".join(f"{i},0.5\n" for i in range(500)) + "500,\n")
     assert refusal(lambda: apply(tmp_path / "in.csv", tmp_path / "out.csv")) == (
-        "column 'p' is empty at data row 501; fill it in or drop such rows."
+        "column 'p' at data row 501 is empty; fill it in or drop such rows."
     )
     assert only(tmp_path, "in.csv")
 
@@ -272,7 +306,7 @@ def test_the_new_file_has_the_rights_of_any_new_file(tmp_path):
 
 
 def test_rows_are_never_all_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_BLOCK_BYTES", 2000)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 2000)
     (tmp_path / "in.csv").write_text("p\n" + "0.5\n" * 5000)
     sizes = []
     with_calibrated = applying._with_calibrated
@@ -290,18 +324,26 @@ def test_rows_are_never_all_in_memory(tmp_path, monkeypatch):
 
 CONTENT = "y,p,q\n1,0.5,0.5\n"
 REFUSED = {
-    "no such score": (CONTENT, {"scores": ("risk",)}, r"^column 'risk' is not in '.*', which has 'y', 'p', 'q'; name"),
-    "too many scores": (CONTENT, {"scores": ("p", "q")}, r"^the calibrator was fitted on .* 1 .* 2 .*\('p', 'q'\)"),
-    "too few scores": (CONTENT, {"calibrator": CLASSES}, r"^the calibrator was fitted on .* 3 .* 1 .*\('p'\)"),
-    "taken": (CONTENT, {"column": "y"}, r"^column 'y' is in '.*' already; name the new column with --column"),
+    "no such score": (CONTENT, {"scores": ("risk",)}, r"^column 'risk' is not in '.*'; it has 'y', 'p', 'q'\."),
+    "too many scores": (
+        CONTENT,
+        {"scores": ("p", "q")},
+        r"^scores names 'p', 'q', but .* fitted on 1 column",
+    ),
+    "too few scores": (
+        CONTENT,
+        {"calibrator": CLASSES},
+        r"^scores names 'p', but .* fitted on 3 column",
+    ),
+    "taken": (CONTENT, {"column": "y"}, r"^column is 'y', but '.*' has 'y' already; name another"),
     "twice": ("y,p,p\n1,0.5,0.5\n", {}, r"^column 'p' appears more than once"),
-    "text": ("p\n0.5\nhigh\n", {}, r"^column 'p' has 'high' at data row 2; it must hold numbers"),
-    "not available": ("p\n0.5\nNA\n", {}, r"^column 'p' has 'NA' at data row 2; it must hold numbers"),
-    "hexadecimal": ("p\n0.5\n0x1F\n", {}, r"^column 'p' has '0x1F' at data row 2"),
-    "underscore": ("p\n0.5\n1_000\n", {}, r"^column 'p' has '1_000' at data row 2"),
-    "blanks": ("p,y\n0.5,1\n  ,1\n", {}, r"^column 'p' has '' at data row 2"),
-    "beyond doubles": ("p\n0.5\n1e400\n", {}, r"^column 'p' is inf at data row 2"),
-    "infinite": ("p\n0.5\ninf\n", {}, r"^column 'p' is inf at data row 2"),
+    "text": ("p\n0.5\nhigh\n", {}, r"^column 'p' at data row 2 has 'high'; it must hold numbers"),
+    "not available": ("p\n0.5\nNA\n", {}, r"^column 'p' at data row 2 has 'NA'; it must hold numbers"),
+    "hexadecimal": ("p\n0.5\n0x1F\n", {}, r"^column 'p' at data row 2 has '0x1F'"),
+    "underscore": ("p\n0.5\n1_000\n", {}, r"^column 'p' at data row 2 has '1_000'"),
+    "blanks": ("p,y\n0.5,1\n  ,1\n", {}, r"^column 'p' at data row 2 has ''"),
+    "beyond doubles": ("p\n0.5\n1e400\n", {}, r"^column 'p' at data row 2 is inf"),
+    "infinite": ("p\n0.5\ninf\n", {}, r"^column 'p' at data row 2 is inf"),
     "no rows": ("y,p\n", {}, r"^'.*' has a header but no rows"),
     "ragged": ("y,p\n1,0.5\n1\n", {}, r"cannot be read as csv"),
 }

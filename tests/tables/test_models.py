@@ -102,7 +102,7 @@ SECOND = {
     "fewer rows": (lambda rows: rows.head(59), r"^model 'clove' has 59 rows but 'erm' has 60; give the same rows\.$"),
     "another label": (
         lambda rows: rows.with_columns(y=pl.when(pl.int_range(60) == 7).then(1 - pl.col("y")).otherwise("y")),
-        r"^models 'erm' and 'clove' differ in the label of data row 8; give the same rows in the same order\.$",
+        r"^models 'erm' and 'clove' at data row 8 differ in their label; give the same rows in the same order\.$",
     ),
     "another domain": (
         lambda rows: rows.with_columns(domain=pl.when(pl.int_range(60) == 7).then(pl.lit("a")).otherwise("domain")),
@@ -159,7 +159,8 @@ def test_a_long_file_that_cannot_be_split_is_refused(tmp_path):
         refusal(lambda: read_models([str(path)], model="model")),
     )
     assert re.search(
-        r"^--model takes one long file, and 2 are given", refusal(lambda: read_models([str(path)] * 2, model="run"))
+        r"^model is a column of one long file, and 2 are given",
+        refusal(lambda: read_models([str(path)] * 2, model="run")),
     )
     path.write_text("y,p,domain,run\n1,0.5,a,x\n0,0.5,b,\n")
     assert re.search(r"^column 'run' is empty in 1 of 2 rows", refusal(lambda: read_models([str(path)], model="run")))

@@ -1,19 +1,65 @@
 """Repair a trained model's scores so that they mean the same in every domain (paper: section 5.2)."""
 
-from clovecal.calibrators._auto import AutoCalibrator, Candidate
+from clovecal.calibrators import held_out, stored
+from clovecal.calibrators._auto import AutoCalibrator, Candidate, naive_candidate
+from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._meta import CalibratedByDomain
-from clovecal.calibrators._monotone import ScoredRows
+from clovecal.calibrators._minimax import MonotoneSteps
+from clovecal.calibrators._monotone import MonotoneCalibrator
+from clovecal.calibrators._onnx import OnnxGraph
 from clovecal.calibrators._persistence import load_calibrator
-from clovecal.calibrators._robust import Certificate, RobustIsotonic
+from clovecal.calibrators._registry import CALIBRATORS, RegisteredCalibrator, register_calibrator
+from clovecal.calibrators._robust import Certificate, RobustIsotonic, regret_candidates, risk_candidate
 
 __all__ = [
+    "CALIBRATORS",
     "AutoCalibrator",
     "CalibratedByDomain",
+    "Calibrator",
     "Candidate",
     "Certificate",
+    "MonotoneCalibrator",
+    "MonotoneSteps",
     "NaiveIsotonic",
+    "OnnxGraph",
+    "RegisteredCalibrator",
     "RobustIsotonic",
     "ScoredRows",
+    "held_out",
     "load_calibrator",
+    "register_calibrator",
+    "stored",
 ]
+
+# From the simplest to the most involved, the order in which commands, reports and AutoCalibrator list them.
+register_calibrator(
+    "naive",
+    NaiveIsotonic,
+    meaning="isotonic regression on all domains pooled",
+    candidates=naive_candidate,
+)
+register_calibrator(
+    "robust",
+    RobustIsotonic,
+    title="robust (risk)",
+    meaning="isotonic, for the domain with the largest loss",
+    options=("objective", "shrinkage"),
+    quick={"tol": 1e-6},
+    candidates=risk_candidate,
+)
+register_calibrator(
+    "robust-regret",
+    lambda **options: RobustIsotonic("regret", **options),
+    title="robust (regret)",
+    meaning="isotonic, for the domain that a shared map fits worst",
+    options=("shrinkage",),
+    quick={"tol": 1e-6},
+    candidates=regret_candidates,
+)
+register_calibrator(
+    "auto",
+    AutoCalibrator,
+    meaning="mix of these by how each does on domains left out",
+    quick={"max_folds": 5},
+)

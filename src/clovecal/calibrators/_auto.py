@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from clovecal._checks import FloatArray, check_choice, check_count
-from clovecal.calibrators._isotonic import pooled_maps
+from clovecal.calibrators import stored
+from clovecal.calibrators._base import ScoredRows
+from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._minimax import MonotoneSteps
-from clovecal.calibrators._monotone import MonotoneCalibrator, ScoredRows, apply_steps, normalise_rows
-from clovecal.calibrators._robust import check_shrinkage, solve_domains
-from clovecal.domains import Domains, Name
+from clovecal.calibrators._monotone import MonotoneCalibrator, average_steps
+from clovecal.calibrators._registry import CALIBRATORS
+from clovecal.calibrators._robust import check_shrinkage
+from clovecal.calibrators.held_out import leave_domains_out, squared_error
+from clovecal.domains import Name
 from clovecal.errors import InputError
 
 CHOICES = ("average", "mean", "worst")
-_TOLERANCE = 1e-6  # of the certified gap: far below what tells candidates apart
 _FAR = 1e3  # times the scores' range: how far beyond them the identity map of a regression goes on
 
 
@@ -46,7 +51,8 @@ class Candidate:
 class AutoCalibrator(MonotoneCalibrator):
     """Combine identity, naive and robust calibration by how each does on a domain it has not seen.
 
-    Every candidate is fitted without one domain and judged on that domain, for each domain in turn.
+    Every candidate is fitted without one domain and judged on that domain, for each domain in turn. Candidates are the
+    identity and what `register_calibrator` has been given as such.
 
     Parameters
     ----------
@@ -92,6 +98,7 @@ class AutoCalibrator(MonotoneCalibrator):
 
     table_: tuple[Candidate, ...]
     best_: str
+    domains_needed: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -108,36 +115,54 @@ class AutoCalibrator(MonotoneCalibrator):
         self.max_folds = max_folds
         self.interpolation = interpolation
 
-    def _fit(self, rows: ScoredRows) -> None:
+    def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
         if rows.domains is None:
             raise InputError(
                 "domains", "is None", "choosing a calibrator needs one label per row or a membership matrix"
             )
-        domains = rows.domains.require_two().require_weight(rows.weight)
-        candidates = self._candidates(rows)
-        losses = np.array(_held_out_losses(self, rows, domains, candidates))
-        weights = _weights(losses, self.choose, prior=np.array([candidate.prior for candidate in candidates]))
-        fitted = [candidate.maps(rows, domains) for candidate in candidates]
-        used = [(weight, maps) for weight, maps in zip(weights, fitted, strict=True) if weight > 0]
-        self.maps_ = tuple(
-            _average([weight for weight, _ in used], [maps[problem] for _, maps in used], self.interpolation)
-            for problem in range(rows.n_problems)
-        )
+        rows.domains.require_two().require_weight(rows.weight)
+        candidates, prior = self._candidates(rows)
+        held_out = leave_domains_out(rows, candidates, squared_error, max_folds=self.max_folds)
+        losses = np.array([list(held_out[name].values()) for name in candidates])
+        weights = _weights(losses, self.choose, prior)
         self.table_ = tuple(
             Candidate(
-                candidate.name,
-                float(loss.mean()),
-                float(loss.max()),
-                dict(zip(domains.names, loss.tolist(), strict=True)),
-                float(weight),
+                name=name,
+                mean=float(loss.mean()),
+                worst=float(loss.max()),
+                by_domain=held_out[name],
+                weight=float(weight),
             )
-            for candidate, loss, weight in zip(candidates, losses, weights, strict=True)
+            for name, loss, weight in zip(candidates, losses, weights, strict=True)
         )
         score = losses.max(axis=1) if self.choose == "worst" else losses.mean(axis=1)
-        self.best_ = candidates[int(np.argmin(score))].name
+        self.best_ = self.table_[int(np.argmin(score))].name
+        used = [
+            (weight, clone(candidate).fit_rows(rows).maps_)
+            for weight, candidate in zip(weights, candidates.values(), strict=True)
+            if weight > 0
+        ]
+        return tuple(
+            average_steps([weight for weight, _ in used], [maps[problem] for _, maps in used], self.interpolation)
+            for problem in range(rows.n_problems)
+        )
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _candidates(self, rows: ScoredRows) -> tuple[dict[str, MonotoneCalibrator], FloatArray]:
+        """Return unfitted candidates, and the weight of each if nothing told them apart."""
+        found: dict[str, MonotoneCalibrator] = {}
+        prior: list[float] = []
+        if _are_probabilities(rows) or rows.task == "regression":
+            found["identity"] = _Identity(*_ends(rows), interpolation=self.interpolation)
+            prior.append(1.0)
+        for entry in CALIBRATORS.values():
+            ways = {} if entry.candidates is None else entry.candidates(self)
+            found |= ways
+            prior += [1 / len(ways) for _ in ways]  # several ways of one kind share its vote
+        return found, np.array(prior)
+
+    def check_parameters(self) -> None:
+        """Raise unless the parameters can be used."""
+        super().check_parameters()
         check_choice(self.choose, "choose", CHOICES)
         check_count(self.max_folds, "max_folds", at_least=2)
         check_count(self.min_domain_size, "min_domain_size")
@@ -146,68 +171,41 @@ class AutoCalibrator(MonotoneCalibrator):
         for share in self.shrinkage:
             check_shrinkage(share)
 
-    def _candidates(self, rows: ScoredRows) -> list[_Recipe]:
-        recipes = [_Recipe("naive"), _Recipe("robust risk", "risk", 0.0, self.min_domain_size)]
-        for share in self.shrinkage:
-            name = f"robust regret, shrinkage {share:g}" if share else "robust regret"
-            recipes.append(_Recipe(name, "regret", share, self.min_domain_size, prior=1 / len(self.shrinkage)))
-        if _identity_applies(rows):
-            recipes.insert(0, _Recipe("identity", ends=_ends(rows), interpolation=self.interpolation))
-        return recipes
+    def state(self) -> dict[str, Any]:
+        """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
+        return {**super().state(), "best": self.best_, "table": [stored.written(one) for one in self.table_]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the fitted calibrator of a `state`, after checking its values."""
+        restored = super().from_state(state)
+        restored.table_ = tuple(stored.record(Candidate, one) for one in stored.entries(state, "table"))
+        stored.same_domains(*(one.by_domain for one in restored.table_))
+        restored.best_ = stored.text(state, "best")
+        if restored.best_ not in [one.name for one in restored.table_]:
+            raise InputError("its best candidate", f"{restored.best_!r} is not in its table", stored.REMEDY)
+        return restored
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    """A candidate before it is fitted."""
+class _Identity(MonotoneCalibrator):
+    """The map that changes nothing from ``low`` to ``high``; in steps, the one that lowers a score to the next seen."""
 
-    name: str
-    objective: str | None = None
-    shrinkage: float = 0.0
-    min_domain_size: int = 1
-    prior: float = 1.0  # its weight if nothing told the candidates apart
-    ends: FloatArray | None = None  # of the identity
-    interpolation: str = "linear"  # of the identity
+    def __init__(self, low: float, high: float, *, interpolation: str) -> None:
+        self.low = low
+        self.high = high
+        self.interpolation = interpolation
 
-    def maps(self, rows: ScoredRows, domains: Domains) -> tuple[MonotoneSteps, ...]:
-        if self.ends is not None:
-            return tuple(_identity(column, self.ends, self.interpolation) for column in rows.scores.T)
-        if self.objective is None:
-            return pooled_maps(rows)
-        merged = domains.merge_small(self.min_domain_size, rows.weight)
-        return solve_domains(rows, merged, self.objective, shrinkage=self.shrinkage, tol=_TOLERANCE).steps
+    def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
+        if self.interpolation == "linear":
+            ends = np.array([self.low, self.high])
+            return tuple(MonotoneSteps(ends, ends) for _ in range(rows.n_problems))
+        seen = [np.unique(column) for column in rows.scores.T]
+        return tuple(MonotoneSteps(knots, knots) for knots in seen)
 
 
-def _held_out_losses(
-    auto: AutoCalibrator, rows: ScoredRows, domains: Domains, candidates: Sequence[_Recipe]
-) -> list[FloatArray]:
-    """Return each candidate's mean squared error in each domain, by fits that had none of the domain's rows."""
-    members = dict(domains.split())
-    losses = np.full((len(candidates), len(domains.names)), np.nan)
-    for left_out, outside in domains.each_left_out(auto.max_folds):
-        kept = outside if rows.weight is None else outside[rows.weight[outside] > 0]
-        sources = domains.restrict(kept)
-        if not sources.names:
-            raise InputError(
-                "domains", "overlap so much that leaving one out leaves no rows", "pass fewer or disjoint domains"
-            )
-        training = rows.subset(kept)
-        for number, candidate in enumerate(candidates):
-            maps = candidate.maps(training, sources)
-            for domain in left_out:
-                test = rows.subset(members[domains.names[domain]])
-                losses[number, domain] = _mean_squared_error(maps, test, training.class_frequencies, auto.interpolation)
-    return list(losses)
-
-
-def _mean_squared_error(
-    maps: Sequence[MonotoneSteps], rows: ScoredRows, frequencies: FloatArray | None, interpolation: str
-) -> float:
-    columns = [apply_steps(steps, score, interpolation) for steps, score in zip(maps, rows.scores.T, strict=True)]
-    predicted = np.column_stack(columns)
-    if frequencies is not None:
-        predicted = normalise_rows(predicted, frequencies)
-    targets = np.column_stack([rows.target(problem) for problem in range(rows.n_problems)])
-    return float(np.average(((predicted - targets) ** 2).sum(axis=1), weights=rows.weight))
+def naive_candidate(auto: AutoCalibrator) -> dict[str, NaiveIsotonic]:
+    """Return what `AutoCalibrator` tries of the pooled fit."""
+    return {"naive": NaiveIsotonic(interpolation=auto.interpolation)}
 
 
 def _weights(losses: FloatArray, choose: str, prior: FloatArray) -> FloatArray:
@@ -227,39 +225,14 @@ def _weights(losses: FloatArray, choose: str, prior: FloatArray) -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
-def _average(weights: Sequence[float], maps: Sequence[MonotoneSteps], interpolation: str) -> MonotoneSteps:
-    """Return the weighted average of maps, whose knots are those of all of them."""
-    if len(maps) == 1:
-        return maps[0]
-    knots = np.unique(np.concatenate([steps.knots for steps in maps]))
-    parts = np.array([apply_steps(steps, knots, interpolation) for steps in maps])
-    # Rounding must not take the average out of order, nor beyond what is averaged.
-    average = np.maximum.accumulate(np.asarray(weights) @ parts)
-    return MonotoneSteps(knots, np.clip(average, parts.min(axis=0), parts.max(axis=0)))
-
-
-def _identity_applies(rows: ScoredRows) -> bool:
-    return _are_probabilities(rows) or _has_real_targets(rows)
-
-
 def _are_probabilities(rows: ScoredRows) -> bool:
     return bool(rows.scores.min() >= 0 and rows.scores.max() <= 1)
 
 
-def _has_real_targets(rows: ScoredRows) -> bool:
-    return rows.n_problems == 1 and not bool(np.all((rows.y == 0) | (rows.y == 1)))
-
-
-def _ends(rows: ScoredRows) -> FloatArray:
+def _ends(rows: ScoredRows) -> tuple[float, float]:
     """Return where the identity ends: with [0, 1], or as far as scores of a regression may reasonably go."""
-    if not _has_real_targets(rows):
-        return np.array([0.0, 1.0])
+    if rows.task != "regression":
+        return 0.0, 1.0
     low, high = float(rows.scores.min()), float(rows.scores.max())
     reach = _FAR * ((high - low) or max(abs(low), 1.0))
-    return np.array([low - reach, high + reach])
-
-
-def _identity(score: FloatArray, ends: FloatArray, interpolation: str) -> MonotoneSteps:
-    """Return the map that changes nothing; in steps, the one that lowers a score to the next it has seen."""
-    knots = ends if interpolation == "linear" else np.unique(score)
-    return MonotoneSteps(knots, knots)
+    return low - reach, high + reach

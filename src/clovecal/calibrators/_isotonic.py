@@ -1,13 +1,14 @@
-"""Naive calibration: isotonic regression of the pooled rows (paper: section 5.2), and no calibration at all."""
+"""Naive calibration: isotonic regression of the pooled rows (paper: section 5.2)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from clovecal._checks import FloatArray
+from clovecal.calibrators._base import ScoredRows
 from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._minimax import MonotoneSteps, solve
-from clovecal.calibrators._monotone import MonotoneCalibrator, ScoredRows, within_range
+from clovecal.calibrators._monotone import MonotoneCalibrator, within_range
 
 
 class NaiveIsotonic(MonotoneCalibrator):
@@ -38,17 +39,12 @@ class NaiveIsotonic(MonotoneCalibrator):
     def __init__(self, *, interpolation: str = "linear") -> None:
         self.interpolation = interpolation
 
-    def _fit(self, rows: ScoredRows) -> None:
-        self.maps_ = pooled_maps(rows)
-
-
-def pooled_maps(rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
-    """Fit each problem's isotonic regression, all rows counting as one domain."""
-    one_domain = np.zeros(len(rows.y), dtype=np.intp)
-    maps = []
-    for problem in range(rows.n_problems):
-        target = rows.target(problem)
-        score: FloatArray = rows.scores[:, problem]
-        cells = Cells.from_rows(score, target, codes=one_domain, n_domains=1, sample_weight=rows.weight)
-        maps.append(within_range(solve([cells]).steps[0], target))
-    return tuple(maps)
+    def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
+        one_domain = np.zeros(len(rows.y), dtype=np.intp)
+        maps = []
+        for problem in range(rows.n_problems):
+            target = rows.target(problem)
+            score: FloatArray = rows.scores[:, problem]
+            cells = Cells.from_rows(score, target, codes=one_domain, n_domains=1, sample_weight=rows.weight)
+            maps.append(within_range(solve([cells]).steps[0], target))
+        return tuple(maps)

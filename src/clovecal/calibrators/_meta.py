@@ -36,7 +36,8 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     estimator
         A classifier with ``predict_proba``, or a regressor.
     calibrator
-        `NaiveIsotonic`, `RobustIsotonic` or `AutoCalibrator`; None: `AutoCalibrator()`.
+        Anything unfitted with ``fit(scores, y)`` and ``predict(scores)``, a `Calibrator` or another estimator; it is
+        passed ``domains`` and ``sample_weight`` where its ``fit`` has them. None: `AutoCalibrator()`.
     cv
         A number of folds, each with rows of every domain (the paper's held-out rows of the training domains); a
         scikit-learn splitter, which is given the domains as ``groups`` (`LeaveOneGroupOut` calibrates on predictions
@@ -101,9 +102,14 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             target: AnyArray = self._class_numbers(labels, weight)
         else:
             target = check_real(labels, "y")
+        calibrator = AutoCalibrator() if self.calibrator is None else self.calibrator
+        if isinstance(calibrator, type) or not (hasattr(calibrator, "fit") and hasattr(calibrator, "predict")):
+            raise InputError("calibrator", f"is {calibrator!r}", "pass an object that has fit and predict")
         scores = self._out_of_fold_scores(X, labels, target, members, weight)
-        self.calibrator_ = clone(AutoCalibrator() if self.calibrator is None else self.calibrator)
-        self.calibrator_.fit(scores, target, domains=members, sample_weight=weight)
+        self.calibrator_ = clone(calibrator, safe=False)  # what is no estimator is copied
+        passed = {"domains": members, "sample_weight": weight}
+        known = {name: value for name, value in passed.items() if has_fit_parameter(self.calibrator_, name)}
+        self.calibrator_.fit(scores, target, **known)
         if self.cv == "prefit":
             self.estimator_ = self.estimator
         else:

@@ -1,140 +1,54 @@
-"""What every isotonic calibrator shares: scores in, monotone maps fitted, calibrated values out."""
+"""The family of monotone maps: knots and values, one map per column of scores, linear or steps between the knots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags, metadata_routing
-from sklearn.utils.validation import check_is_fitted
 
-from clovecal._checks import (
-    FloatArray,
-    IntArray,
-    check_choice,
-    check_class_labels,
-    check_real,
-    check_same_length,
-    check_scores,
-    check_weights,
-)
+from clovecal._checks import AnyArray, FloatArray, check_choice
+from clovecal.calibrators import stored
+from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._minimax import MonotoneSteps
-from clovecal.domains import Domains
+from clovecal.calibrators._onnx import OnnxGraph
 from clovecal.errors import InputError
 
 INTERPOLATIONS = ("linear", "step")
 _ROUNDING = 1e-13  # of the range of the targets
 
 
-@dataclass(frozen=True)
-class ScoredRows:
-    """Checked rows to calibrate on: one column of scores and targets per problem, and their domains.
+class MonotoneCalibrator(Calibrator):
+    """Base of the calibrators whose map is a `MonotoneSteps` per column of scores.
 
-    There is one problem for binary labels or real targets, one per class (that class against the rest) for several.
+    A subclass has a method ``_fit_maps(rows)`` that returns one per problem, and a parameter ``interpolation``; storing
+    and exporting come with this class. Several classes are calibrated one against the rest and rows divided by their
+    sum; a row of zeros, which no class claims, becomes the class frequencies.
+
+    Attributes
+    ----------
+    maps_
+        The fitted knots and values, one map per column of scores.
+    class_frequencies_
+        Share of each class among the rows it was fitted on; None for one column of scores.
     """
-
-    scores: FloatArray  # (n, problems)
-    y: FloatArray  # labels 0/1, real targets, or class numbers
-    weight: FloatArray | None
-    domains: Domains | None
-
-    @classmethod
-    def of(cls, scores: Any, y: Any, domains: Any, sample_weight: Any) -> ScoredRows:
-        """Check what a user passed to ``fit``."""
-        columns = check_scores(scores)
-        classes = columns.shape[1]
-        target = check_real(y, "y") if classes == 1 else check_class_labels(y, classes).astype(np.float64)
-        check_same_length(y=target, scores=columns)
-        weight = check_weights(sample_weight, len(target))
-        return cls(columns, target, weight, None if domains is None else Domains.of(domains, len(target)))
-
-    @property
-    def n_problems(self) -> int:
-        """How many monotone maps to fit."""
-        return int(self.scores.shape[1])
-
-    def target(self, problem: int) -> FloatArray:
-        """Return the target of one problem."""
-        return self.y if self.n_problems == 1 else (self.y == problem).astype(np.float64)
-
-    @property
-    def class_frequencies(self) -> FloatArray | None:
-        """Share of each class, where there are several."""
-        if self.n_problems == 1:
-            return None
-        counts = np.bincount(self.y.astype(np.intp), weights=self.weight, minlength=self.n_problems)
-        return np.asarray(counts / counts.sum())
-
-    def subset(self, kept: IntArray, domains: Domains | None = None) -> ScoredRows:
-        """Return the rows at these positions with these domains, which are aligned with them; None: without any."""
-        weight = None if self.weight is None else self.weight[kept]
-        return ScoredRows(self.scores[kept], self.y[kept], weight, domains)
-
-
-class MonotoneCalibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the calibrators: one monotone map per column of scores."""
 
     maps_: tuple[MonotoneSteps, ...]
     class_frequencies_: FloatArray | None
-    n_features_in_: int
-    n_rows_: int
     interpolation: str
 
-    # For scikit-learn's metadata routing scores are what others call X.
-    __metadata_request__fit: ClassVar = {"scores": metadata_routing.UNUSED}
-    __metadata_request__predict: ClassVar = {"scores": metadata_routing.UNUSED}
-    __metadata_request__transform: ClassVar = {"scores": metadata_routing.UNUSED}
-
-    def fit(self, scores: Any, y: Any, *, domains: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the map of scores to calibrated values.
-
-        Parameters
-        ----------
-        scores
-            (n,) or (n, 1) scores of any scale (higher means more), or (n, C) with a column per class.
-        y
-            Labels 0/1, real targets, or with C columns class numbers 0…C−1.
-        domains
-            n labels, an n×k membership matrix or a `Domains`.
-        sample_weight
-            Frequencies of the rows.
-        """
-        self._check_parameters()
-        return self.fit_rows(ScoredRows.of(scores, y, domains, sample_weight))
-
-    def fit_rows(self, rows: ScoredRows) -> Self:
-        """Fit on rows that are checked already, as `fit` does."""
-        self.n_features_in_ = rows.n_problems
-        self.n_rows_ = len(rows.y)
-        self.class_frequencies_ = rows.class_frequencies
-        self._fit(rows)
-        return self
-
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         """Raise unless the parameters can be used."""
         check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
 
     def _fit(self, rows: ScoredRows) -> None:
-        raise NotImplementedError
+        self.maps_ = self._fit_maps(rows)
+        self.class_frequencies_ = rows.class_frequencies
 
-    def predict(self, scores: Any) -> FloatArray:
-        """Return calibrated values: (n,) for one column of scores, (n, C) rows that sum to 1 for several."""
-        check_is_fitted(self, "maps_")
-        columns = check_scores(scores)
-        if columns.shape[1] != self.n_features_in_:
-            raise InputError(
-                "scores",
-                f"has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}",
-                "pass as many",
-            )
-        return self.calibrate(columns)
+    def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
+        raise NotImplementedError(f"{type(self).__name__} has no _fit_maps(rows)")
 
-    def calibrate(self, columns: FloatArray) -> FloatArray:
-        """Return `predict`'s values of scores that are checked already, (n, 1) or (n, C)."""
+    def _map(self, columns: FloatArray) -> FloatArray:
         values = [
             apply_steps(steps, column, self.interpolation) for steps, column in zip(self.maps_, columns.T, strict=True)
         ]
@@ -142,37 +56,33 @@ class MonotoneCalibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return values[0]
         return normalise_rows(np.column_stack(values), self.class_frequencies_)
 
-    def transform(self, scores: Any) -> FloatArray:
-        """Return `predict`'s values, for use inside a Pipeline."""
-        return self.predict(scores)
+    def state(self) -> dict[str, Any]:
+        """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
+        base = super().state()
+        return {
+            "parameters": base["parameters"],
+            "class_frequencies": stored.plain(self.class_frequencies_),
+            "maps": [{"knots": stored.plain(m.knots), "values": stored.plain(m.values)} for m in self.maps_],
+            "rows": base["rows"],
+        }
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the fitted calibrator as JSON, which `load_calibrator` reads back exactly.
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the fitted calibrator of a `state`, after checking that its maps are monotone."""
+        restored = cls._of_parameters(state)
+        restored.maps_ = _read_maps(state)
+        restored.n_features_in_ = len(restored.maps_)
+        restored.class_frequencies_ = _read_class_frequencies(state, restored.maps_)
+        return restored
 
-        Parameters
-        ----------
-        path
-            Where to write.
-        overwrite
-            Whether an existing file may be replaced.
-        """
-        from clovecal.calibrators._persistence import save
-
-        check_is_fitted(self, "maps_")
-        save(self, path, overwrite=overwrite)
-
-    def to_onnx(self) -> Any:
-        """Return the fitted map as an ONNX model (needs the ``onnx`` extra)."""
-        from clovecal.calibrators._onnx import to_onnx
-
-        check_is_fitted(self, "maps_")
-        return to_onnx(self)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array = True
-        tags.target_tags.required = True
-        return tags
+    def _onnx(self, graph: OnnxGraph, scores: str) -> str:
+        if self.class_frequencies_ is None:
+            return _add_map(graph, self.maps_[0], scores, self.interpolation)
+        values = []
+        for number, steps in enumerate(self.maps_):
+            column = graph.node("Gather", scores, graph.constant(np.array([number])), axis=1)
+            values.append(_add_map(graph, steps, column, self.interpolation))
+        return _add_normalisation(graph, graph.node("Concat", *values, axis=1), self.class_frequencies_)
 
 
 def apply_steps(steps: MonotoneSteps, score: FloatArray, interpolation: str) -> FloatArray:
@@ -195,6 +105,17 @@ def within_range(steps: MonotoneSteps, target: FloatArray) -> MonotoneSteps:
     return MonotoneSteps(steps.knots, values)
 
 
+def average_steps(weights: Sequence[float], maps: Sequence[MonotoneSteps], interpolation: str) -> MonotoneSteps:
+    """Return the weighted average of maps, whose knots are those of all of them."""
+    if len(maps) == 1:
+        return maps[0]
+    knots = np.unique(np.concatenate([steps.knots for steps in maps]))
+    parts = np.array([apply_steps(steps, knots, interpolation) for steps in maps])
+    # Rounding must not take the average out of order, nor beyond what is averaged.
+    average = np.maximum.accumulate(np.asarray(weights) @ parts)
+    return MonotoneSteps(knots, np.clip(average, parts.min(axis=0), parts.max(axis=0)))
+
+
 def normalise_rows(values: FloatArray, otherwise: FloatArray) -> FloatArray:
     """Divide rows by their sums; a row of zeros, which no class claims, becomes the class frequencies."""
     totals = values.sum(axis=1, keepdims=True)
@@ -202,6 +123,73 @@ def normalise_rows(values: FloatArray, otherwise: FloatArray) -> FloatArray:
     return np.asarray(np.where(totals > 0, values / safe, otherwise))
 
 
-def named_weights(names: Sequence[Any], weights: FloatArray) -> dict[Any, float]:
-    """Pair domain names with their weights."""
-    return dict(zip(names, weights.tolist(), strict=True))
+def _read_maps(state: Mapping[str, Any]) -> tuple[MonotoneSteps, ...]:
+    maps = tuple(_read_steps(one) for one in stored.entries(state, "maps"))
+    if not maps:
+        raise InputError("it", "has no maps", stored.REMEDY)
+    return maps
+
+
+def _read_steps(content: Any) -> MonotoneSteps:
+    if not isinstance(content, dict):
+        raise InputError("a map", "is not an object with knots and values", stored.REMEDY)
+    knots, values = stored.numbers(content, "knots"), stored.numbers(content, "values")
+    if len(knots) == 0 or len(knots) != len(values):
+        raise InputError("a map", f"has {len(knots)} knots and {len(values)} values", stored.REMEDY)
+    if not (np.diff(knots) > 0).all():
+        raise InputError("the knots of a map", "do not rise", stored.REMEDY)
+    if not (np.diff(values) >= 0).all():
+        raise InputError("the values of a map", "fall, which a monotone map's cannot", stored.REMEDY)
+    return MonotoneSteps(knots, values)
+
+
+def _read_class_frequencies(state: Mapping[str, Any], maps: tuple[MonotoneSteps, ...]) -> FloatArray | None:
+    if state.get("class_frequencies") is None and len(maps) == 1:
+        return None
+    frequencies = stored.numbers(state, "class_frequencies")
+    if len(maps) == 1 or len(frequencies) != len(maps):
+        raise InputError("it", f"has {len(maps)} maps and {len(frequencies)} class frequencies", stored.REMEDY)
+    if frequencies.min() < 0 or not np.isclose(frequencies.sum(), 1):
+        raise InputError("its class frequencies", f"are not {len(maps)} shares that sum to 1", stored.REMEDY)
+    if min(steps.values[0] for steps in maps) < 0 or max(steps.values[-1] for steps in maps) > 1:
+        raise InputError("the values of a class's map", "are outside [0, 1]", stored.REMEDY)
+    return frequencies
+
+
+def _add_map(graph: OnnxGraph, steps: MonotoneSteps, score: str, interpolation: str) -> str:
+    """Add a monotone map: find the last knot at or below the score, then its value and how far on the next one is."""
+    knots, values = steps.knots, steps.values
+    at = graph.node("Max", _add_search(graph, knots, score), graph.constant(np.int64(1)))
+    at = graph.node("Sub", at, graph.constant(np.int64(1)))
+    value = graph.node("Gather", graph.constant(values), at)
+    if interpolation == "step":
+        return value
+    # A share of the way to the next knot stays finite where a slope would overflow, between knots that almost touch.
+    widths, rises = np.append(np.diff(knots), 1.0), np.append(np.diff(values), 0.0)
+    inside = graph.node("Max", score, graph.constant(knots[0]))  # below the first knot its value holds
+    distance = graph.node("Sub", inside, graph.node("Gather", graph.constant(knots), at))
+    share = graph.node("Div", distance, graph.node("Gather", graph.constant(widths), at))
+    rise = graph.node("Mul", graph.node("Gather", graph.constant(rises), at), share)
+    return graph.node("Add", value, rise)
+
+
+def _add_search(graph: OnnxGraph, knots: AnyArray, score: str) -> str:
+    """Add a binary search: how many knots are at most the score, in log₂(knots) comparisons per row."""
+    bits = len(knots).bit_length()
+    padded = graph.constant(np.append(knots, np.full(2**bits - 1 - len(knots), np.inf)))
+    zero = graph.node("Mul", score, graph.constant(0.0))
+    count = graph.node("Cast", zero, to=7)  # int64 zeros of the scores' shape
+    for bit in reversed(range(bits)):
+        probe = graph.node("Add", count, graph.constant(np.int64(2**bit - 1)))
+        reached = graph.node("GreaterOrEqual", score, graph.node("Gather", padded, probe))
+        step = graph.node("Mul", graph.node("Cast", reached, to=7), graph.constant(np.int64(2**bit)))
+        count = graph.node("Add", count, step)
+    return count
+
+
+def _add_normalisation(graph: OnnxGraph, values: str, otherwise: AnyArray) -> str:
+    """Add the division of rows by their sums, with the class frequencies for a row of zeros."""
+    total = graph.node("ReduceSum", values, graph.constant(np.array([1])), keepdims=1)
+    positive = graph.node("Greater", total, graph.constant(0.0))
+    safe = graph.node("Where", positive, total, graph.constant(1.0))
+    return graph.node("Where", positive, graph.node("Div", values, safe), graph.constant(otherwise[None, :]))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from numbers import Real
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from clovecal._checks import check_choice, check_count, check_positive
+from clovecal._checks import check_choice, check_count, check_positive, check_share
+from clovecal.calibrators import stored
+from clovecal.calibrators._base import ScoredRows
 from clovecal.calibrators._cells import Cells
-from clovecal.calibrators._minimax import MinimaxFit, best_domain_risks, solve
-from clovecal.calibrators._monotone import MonotoneCalibrator, ScoredRows, named_weights, within_range
-from clovecal.domains import Domains, Name
+from clovecal.calibrators._minimax import MonotoneSteps, best_domain_risks, solve
+from clovecal.calibrators._monotone import MonotoneCalibrator, within_range
+from clovecal.domains import Name
 from clovecal.errors import InputError
 
+if TYPE_CHECKING:
+    from clovecal.calibrators._auto import AutoCalibrator
+
 OBJECTIVES = ("risk", "regret")
+_TRIAL_TOLERANCE = 1e-6  # of the certified gap when several are compared: far below what tells them apart
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,7 @@ class RobustIsotonic(MonotoneCalibrator):
 
     certificate_: Certificate
     domain_rows_: Mapping[Name, int]
+    domains_needed: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -111,51 +117,84 @@ class RobustIsotonic(MonotoneCalibrator):
         self.tol = tol
         self.interpolation = interpolation
 
-    def _fit(self, rows: ScoredRows) -> None:
+    def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
         if rows.domains is None:
             raise InputError("domains", "is None", "a robust fit needs one label per row or an n×k membership matrix")
         domains = rows.domains.require_weight(rows.weight).merge_small(self.min_domain_size, rows.weight)
-        fit = solve_domains(rows, domains, self.objective, shrinkage=self.shrinkage, tol=self.tol)
-        self.maps_ = fit.steps
+        problems = [
+            Cells.from_rows(
+                rows.scores[:, problem],
+                rows.target(problem),
+                codes=domains.codes,
+                rows=domains.rows,
+                n_domains=len(domains.names),
+                sample_weight=rows.weight,
+            )
+            for problem in range(rows.n_problems)
+        ]
+        offsets = best_domain_risks(problems) if self.objective == "regret" else None
+        fit = solve(problems, offsets=offsets, shrinkage=self.shrinkage, tol=self.tol)
         self.domain_rows_ = dict(domains.counts)
         self.certificate_ = Certificate(
-            fit.worst,
-            fit.lower_bound,
-            fit.gap,
-            named_weights(domains.names, fit.domain_weights),
-            named_weights(domains.names, fit.domain_risks),
-            fit.iterations,
+            worst=fit.worst,
+            lower_bound=fit.lower_bound,
+            gap=fit.gap,
+            domain_weights=dict(zip(domains.names, fit.domain_weights.tolist(), strict=True)),
+            domain_risks=dict(zip(domains.names, fit.domain_risks.tolist(), strict=True)),
+            iterations=fit.iterations,
         )
+        return tuple(within_range(steps, rows.target(problem)) for problem, steps in enumerate(fit.steps))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise unless the parameters can be used."""
+        super().check_parameters()
         check_choice(self.objective, "objective", OBJECTIVES)
         check_count(self.min_domain_size, "min_domain_size")
         check_positive(self.tol, "tol")
         check_shrinkage(self.shrinkage)
 
+    def state(self) -> dict[str, Any]:
+        """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
+        return {
+            **super().state(),
+            "certificate": stored.written(self.certificate_),
+            "domain_rows": stored.pairs(self.domain_rows_),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the fitted calibrator of a `state`, after checking its values."""
+        restored = super().from_state(state)
+        restored.certificate_ = stored.record(Certificate, state.get("certificate"))
+        restored.domain_rows_ = stored.by_domain(state, "domain_rows", stored.count)
+        certificate = restored.certificate_
+        stored.same_domains(restored.domain_rows_, certificate.domain_weights, certificate.domain_risks)
+        return restored
+
 
 def check_shrinkage(value: Any) -> None:
-    """Raise unless the value is a share."""
-    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
-        raise InputError("shrinkage", f"is {value!r}", "pass a number from 0 (minimax) to 1 (pooled)")
+    """Raise unless the value is a share of the rows."""
+    check_share(value, "shrinkage", remedy="pass a number from 0 (minimax) to 1 (pooled)")
 
 
-def solve_domains(rows: ScoredRows, domains: Domains, objective: str, *, shrinkage: float, tol: float) -> MinimaxFit:
-    """Solve the minimax problem of these rows and domains."""
-    problems = [
-        Cells.from_rows(
-            rows.scores[:, problem],
-            rows.target(problem),
-            codes=domains.codes,
-            rows=domains.rows,
-            n_domains=len(domains.names),
-            sample_weight=rows.weight,
-        )
-        for problem in range(rows.n_problems)
-    ]
-    offsets = best_domain_risks(problems) if objective == "regret" else None
-    fit = solve(problems, offsets=offsets, shrinkage=shrinkage, tol=tol)
-    return replace(
-        fit, steps=tuple(within_range(steps, rows.target(problem)) for problem, steps in enumerate(fit.steps))
+def risk_candidate(auto: AutoCalibrator) -> dict[str, RobustIsotonic]:
+    """Return what `AutoCalibrator` tries of the risk: without shrinkage."""
+    return {"robust risk": _candidate(auto, "risk", 0.0)}
+
+
+def regret_candidates(auto: AutoCalibrator) -> dict[str, RobustIsotonic]:
+    """Return what `AutoCalibrator` tries of the regret: each of its shrinkages."""
+    return {
+        f"robust regret, shrinkage {share:g}" if share else "robust regret": _candidate(auto, "regret", share)
+        for share in auto.shrinkage
+    }
+
+
+def _candidate(auto: AutoCalibrator, objective: str, shrinkage: float) -> RobustIsotonic:
+    return RobustIsotonic(
+        objective,
+        shrinkage=shrinkage,
+        min_domain_size=auto.min_domain_size,
+        tol=_TRIAL_TOLERANCE,
+        interpolation=auto.interpolation,
     )

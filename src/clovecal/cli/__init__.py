@@ -6,11 +6,12 @@ Each command lives in a module of its own that is imported when it is called, so
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
 import click
 
 from clovecal import __version__
+from clovecal.cli._console import LazyGroup
+from clovecal.errors import InputError
 
 _COMMANDS = {
     "audit": "Tell whether the model is equally right in every domain.",
@@ -20,31 +21,19 @@ _COMMANDS = {
     "select": "Choose the model that will hold up elsewhere.",
     "demo": "Run the whole job on built-in flight data.",
     "data": "List, fetch or check the data sets.",
-    "finetune": "Train a head on frozen features, or a whole network on images or texts.",
+    "finetune": "Train a head on frozen features.",
+    "train": "Train a network on images or texts.",
     "predict": "Write the predictions of a trained head, or of a network.",
     "sweep": "Train many models at once and write their predictions.",
     "reproduce": "Regenerate the paper's figures and tables.",
 }
 
 
-class _LazyGroup(click.Group):
-    """A group whose commands are imported when used; their one-line help is known without."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = import_module(f"clovecal.cli.{cmd_name}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
-
-
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(
+    cls=LazyGroup,
+    modules={name: (f"clovecal.cli.{name}", line) for name, line in _COMMANDS.items()},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="clovecal")
 def group() -> None:
     """Audit, repair and select models that must hold in a domain nobody has seen yet.
@@ -63,13 +52,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except ValueError as error:
-        from clovecal.errors import InputError, OutputExists
-
-        if not isinstance(error, InputError):
-            raise
-        if isinstance(error, OutputExists):
-            error.remedy = "add --force to replace it, or choose another name"
+    except InputError as error:
         click.echo(f"clovecal: {error}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from clovecal.cli._options import output_option
+from clovecal.cli._console import output_option
+from clovecal.progress import on_terminal
 
 
 @click.command("apply")
@@ -35,22 +35,6 @@ def command(
 
     fitted = load_calibrator(calibrator)
     table = open_table(file, format=format)
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("Calibrating {task.completed:,.0f} rows"), TimeElapsedColumn())
-        with Progress(*columns, transient=True, console=Console(stderr=True)) as shown:
-            task = shown.add_task("", total=None)
-            rows = apply_to_file(
-                fitted,
-                table,
-                output,
-                scores=scores,
-                column=column,
-                overwrite=force,
-                on_rows=lambda count: shown.advance(task, count),
-            )
-    else:
-        rows = apply_to_file(fitted, table, output, scores=scores, column=column, overwrite=force)
+    with on_terminal() as progress:
+        rows = apply_to_file(fitted, table, output, scores=scores, column=column, overwrite=force, progress=progress)
     click.echo(f"{rows:,} rows written to {output}.", err=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from clovecal.cli._options import check_writable, json_option, load, naming, print_json, progress, table_options
+from clovecal.cli._console import check_writable, json_option, load, naming, print_json, progress, table_options
 
 
 @click.command("audit")
@@ -59,19 +59,9 @@ def command(
             tolerance=tolerance,
         )
     if report is not None:
-        from clovecal.report import summarize, write_report
-
         with progress("Writing the page"):
-            page = summarize(
-                result,
-                y=table.y,
-                p=table.p,
-                domains=table.domains,
-                sample_weight=table.sample_weight,
-                source=file,
-                command=shlex.join(["clovecal", *sys.argv[1:]]),
-            )
-            write_report(page, report, overwrite=force)
+            made_by = shlex.join(["clovecal", *sys.argv[1:]])
+            result.report(report, source=file, command=made_by, overwrite=force)
     if as_json:
         print_json({"columns": str(table.columns), **result.to_dict()})
     else:

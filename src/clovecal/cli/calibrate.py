@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal.cli._options import (
+from clovecal.cli._console import (
     check_writable,
     json_option,
     load,
@@ -17,35 +18,60 @@ from clovecal.cli._options import (
     progress,
     table_options,
 )
+from clovecal.errors import InputError
+
+if TYPE_CHECKING:
+    from clovecal.calibrators import Calibrator, RegisteredCalibrator
+
+
+class _Method(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
+    """The name of a calibrator, as the registry has them when the command runs."""
+
+    name = "method"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(_registry())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in _registry():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, _registry()))}.", param, ctx)
+        return str(value)
+
+
+class _MethodOption(click.Option):
+    """The option whose help says what each calibrator does."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        self.help = "; ".join(f"{name}: {entry.meaning}" for name, entry in _registry().items()) + "."
+        return super().get_help_record(ctx)
 
 
 @click.command("calibrate")
 @click.argument("file")
 @output_option("the calibrator (JSON)")
 @table_options
-@click.option(
-    "--method",
-    type=click.Choice(["naive", "robust", "auto"]),
-    default="auto",
-    show_default=True,
-    help="Pooled isotonic regression, that of the worst domain, or what leaving domains out speaks for.",
-)
+@click.option("--method", cls=_MethodOption, type=_Method(), default="auto", show_default=True)
 @click.option(
     "--objective",
     type=click.Choice(["risk", "regret"]),
-    default="risk",
-    show_default=True,
-    help="What the robust fit minimises: the worst domain's Brier score (the paper's) or its excess.",
+    help="What the robust fit minimises: the worst domain's Brier score (the paper's, the default) or its excess.",
 )
 @click.option(
     "--shrinkage",
-    default=0.0,
-    show_default=True,
-    help="Share of the rows, from the worst domains, that the robust fit is for: 0 the worst domain alone, 1 all rows.",
+    type=float,
+    help="Share of the rows, from the worst domains, that the robust fit is for: 0 the worst domain alone (the "
+    "default), 1 all rows.",
 )
 @json_option
 def command(
-    file: str, output: Path, force: bool, method: str, objective: str, shrinkage: float, as_json: bool, **columns: Any
+    file: str,
+    output: Path,
+    force: bool,
+    method: str,
+    objective: str | None,
+    shrinkage: float | None,
+    as_json: bool,
+    **columns: Any,
 ) -> None:
     """Fit a calibrator on validation predictions.
 
@@ -55,49 +81,62 @@ def command(
     Example:
         clovecal calibrate validation.parquet -o cal.json --method robust --objective regret
     """
-    from clovecal import AutoCalibrator, NaiveIsotonic, RobustIsotonic
+    from clovecal.calibrators import ScoredRows
 
     check_writable(output, overwrite=force)
-    calibrators: dict[str, Any] = {
-        "naive": NaiveIsotonic(),
-        "robust": RobustIsotonic(objective, shrinkage=shrinkage),
-        "auto": AutoCalibrator(),
-    }
-    calibrator = calibrators[method]
+    calibrator = _made(method, {"objective": objective, "shrinkage": shrinkage})
     table = load(file, columns)
     with naming(table), progress("Fitting"):
-        calibrator.fit(table.p, table.y, domains=table.domains, sample_weight=table.sample_weight)
+        rows = ScoredRows.of(table.p, table.y, table.domains, table.sample_weight)
+        calibrator.fit_rows(rows)
     calibrator.save(output, overwrite=force)
     if as_json:
         print_json({"calibrator": str(output), "method": method, **_details(calibrator)})
         return
     click.echo(f"{method} calibrator fitted on {table.n_rows:,} rows of {len(table.domains.names)} domains.")
-    if method == "robust":
-        certificate = calibrator.certificate_
-        whose = (
-            f"Mean {objective} of the worst-off {shrinkage:.0%} of the rows"
-            if shrinkage
-            else f"Worst domain's {objective}"
-        )
-        click.echo(f"{whose}: {certificate.worst:.5f}, optimal to within {certificate.gap:.1e}.")
-    if method == "auto":
-        is_regression = table.p.ndim == 1 and any(value not in (0, 1) for value in table.y[:1000])
-        loss = "Squared error" if is_regression else "Brier score"
-        click.echo(f"{loss} on a domain left out of the fit (mean, worst domain) and share in the result:")
-        for one in calibrator.table_:
-            click.echo(f"  {one.name:<30} {one.mean:.4f}  {one.worst:.4f}  {one.weight:6.1%}")
+    _describe(calibrator, "Squared error" if rows.task == "regression" else "Brier score")
     click.echo(f"Calibrator: {output}")
 
 
-def _details(calibrator: Any) -> dict[str, Any]:
-    if hasattr(calibrator, "certificate_"):
+def _registry() -> Mapping[str, RegisteredCalibrator]:
+    from clovecal.calibrators import CALIBRATORS
+
+    return CALIBRATORS
+
+
+def _made(method: str, options: Mapping[str, Any]) -> Calibrator:
+    """Return the unfitted calibrator, or say which method an option belongs to."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in _registry()[method].options:
+            methods = " or ".join(f"--method {one}" for one, entry in _registry().items() if name in entry.options)
+            raise InputError(f"--{name}", f"only applies to {methods}", "choose that, or drop the option")
+    return _registry()[method].make(**given)
+
+
+def _describe(calibrator: Calibrator, loss: str) -> None:
+    from clovecal.calibrators import AutoCalibrator, RobustIsotonic
+
+    if isinstance(calibrator, RobustIsotonic):
+        objective, certificate = calibrator.objective, calibrator.certificate_
+        whose = f"Worst domain's {objective}"
+        if calibrator.shrinkage:
+            whose = f"Mean {objective} of the worst-off {calibrator.shrinkage:.0%} of the rows"
+        click.echo(f"{whose}: {certificate.worst:.5f}, optimal to within {certificate.gap:.1e}.")
+    if isinstance(calibrator, AutoCalibrator):
+        click.echo(f"{loss} on a domain left out of the fit (mean, worst domain) and share in the result:")
+        for candidate in calibrator.table_:
+            row = f"{candidate.mean:.4f}  {candidate.worst:.4f}  {candidate.weight:6.1%}"
+            click.echo(f"  {candidate.name:<30} {row}")
+
+
+def _details(calibrator: Calibrator) -> dict[str, Any]:
+    from clovecal.calibrators import AutoCalibrator, RobustIsotonic
+
+    if isinstance(calibrator, RobustIsotonic):
         certificate = calibrator.certificate_
         return {"worst": certificate.worst, "lower_bound": certificate.lower_bound, "gap": certificate.gap}
-    if hasattr(calibrator, "table_"):
-        return {
-            "candidates": [
-                {"name": one.name, "mean": one.mean, "worst": one.worst, "weight": one.weight}
-                for one in calibrator.table_
-            ]
-        }
+    if isinstance(calibrator, AutoCalibrator):
+        names = ("name", "mean", "worst", "weight")
+        return {"candidates": [{name: getattr(one, name) for name in names} for one in calibrator.table_]}
     return {}

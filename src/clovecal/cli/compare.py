@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from clovecal.cli._options import json_option, load, naming, print_json, progress, table_options
+from clovecal.cli._console import json_option, load, naming, print_json, progress, table_options
 
 
 @click.command("compare")
@@ -34,7 +34,7 @@ def command(calibrator: Path, file: str, as_json: bool, **columns: Any) -> None:
         before = audit(table.y, table.p, **shared)
         after = audit(table.y, fitted.predict(table.p), **shared)
     if as_json:
-        print_json({"before": before.to_dict(), "after": after.to_dict()})
+        print_json({"before": before.to_dict(repairs=False), "after": after.to_dict(repairs=False)})
         return
     click.echo(_table(before, after))
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._options import progress
+from clovecal.cli._console import progress
+from clovecal.progress import on_terminal
 
 _WILDS = "wilds"
 
@@ -31,7 +32,7 @@ def list_data() -> None:
     Example:
         clovecal data list
     """
-    from clovecal.datasets._registry import DATA_SETS, find_file
+    from clovecal.datasets.registry import DATA_SETS, find_file
 
     for one in DATA_SETS.values():
         found = [find_file(one.name, file) for file in one.files]
@@ -56,7 +57,7 @@ def fetch_data(name: str) -> None:
         clovecal data fetch mnist
     """
     from clovecal import InputError
-    from clovecal.datasets._registry import data_set, fetch
+    from clovecal.datasets.registry import data_set, fetch
 
     if name == _WILDS:
         raise InputError(
@@ -67,8 +68,8 @@ def fetch_data(name: str) -> None:
     if not data_set(name).files:
         click.echo(f"{name} is built in; there is nothing to fetch.")
         return
-    with progress(f"Fetching {name}"):
-        paths = fetch(name)
+    with on_terminal() as shown:
+        paths = fetch(name, progress=shown)
     click.echo(f"{name} is in {paths[0].parent}.")
 
 
@@ -128,16 +129,7 @@ def _check_wilds(root: Path, dataset: str | None) -> None:
 
 
 def _check_registered(name: str) -> None:
-    from clovecal import InputError
-    from clovecal.datasets._registry import data_set, find_file, is_intact
+    from clovecal.datasets.registry import check_files
 
-    one = data_set(name)
-    for file in one.files:
-        path = find_file(name, file)
-        if path is None:
-            raise InputError(f"data set {name!r}", f"lacks {file.name}", f"get it with: clovecal data fetch {name}")
-        if not is_intact(file, path):
-            raise InputError(
-                f"file {str(path)!r}", "is not the published one (its checksum differs)", "remove and fetch it"
-            )
-    click.echo(f"{name}: {'built in' if not one.files else f'all {len(one.files)} files are there and intact'}.")
+    files = check_files(name)
+    click.echo(f"{name}: {f'all {len(files)} files are there and intact' if files else 'built in'}.")

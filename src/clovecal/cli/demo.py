@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
-from clovecal._checks import AnyArray, FloatArray
-from clovecal.cli._options import progress
+from clovecal.cli._console import progress
 from clovecal.datasets import DomainDataset
 
 _LARGE = 10_000  # flights; airlines with fewer are the ones nobody has seen yet
@@ -23,7 +23,7 @@ _LARGE = 10_000  # flights; airlines with fewer are the ones nobody has seen yet
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("clovecal-demo"),
     show_default=True,
-    help="Folder for the page and the figure; files of an earlier demo in it are replaced.",
+    help="Folder for the page; that of an earlier demo in it is replaced.",
 )
 def command(output: Path) -> None:
     """Run the whole job on built-in flight data: train, audit, select, calibrate, and look at unseen airlines.
@@ -74,11 +74,20 @@ def command(output: Path) -> None:
         "tell how a new one will do. The audit of known airlines says that this will happen; that is what it is for.\n"
     )
     output.mkdir(parents=True, exist_ok=True)
-    page = _write_page(output, result, selection, y, p[validation], airline)
+    page = output / "report.html"
+    with progress("Writing the page"):
+        result.report(
+            page,
+            selection=selection,
+            title="Late flights from New York, by airline",
+            source="built-in flight data",
+            command="clovecal demo",
+            overwrite=True,
+        )
     click.echo(f"Page: {page}")
 
 
-def _split(flights: DomainDataset) -> Mapping[str, AnyArray]:
+def _split(flights: DomainDataset) -> Mapping[str, NDArray[Any]]:
     airlines, counts = np.unique(flights.domains, return_counts=True)
     known = np.isin(flights.domains, airlines[counts >= _LARGE])
     enough = np.isin(flights.domains, airlines[counts >= 100])  # SkyWest's 29 flights say nothing
@@ -86,7 +95,7 @@ def _split(flights: DomainDataset) -> Mapping[str, AnyArray]:
     return {"train": known & half, "validation": known & ~half, "unseen": ~known & enough}
 
 
-def _train(flights: DomainDataset, train: AnyArray) -> dict[str, FloatArray]:
+def _train(flights: DomainDataset, train: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -106,7 +115,7 @@ def _train(flights: DomainDataset, train: AnyArray) -> dict[str, FloatArray]:
     return predictions
 
 
-def _calibrators(p: FloatArray, y: AnyArray, airline: AnyArray) -> dict[str, Any]:
+def _calibrators(p: NDArray[np.float64], y: NDArray[Any], airline: NDArray[Any]) -> dict[str, Any]:
     from clovecal import AutoCalibrator, NaiveIsotonic, RobustIsotonic
 
     with progress("Calibrating"):
@@ -116,23 +125,3 @@ def _calibrators(p: FloatArray, y: AnyArray, airline: AnyArray) -> dict[str, Any
             "robust (regret)": RobustIsotonic("regret").fit(p, y, domains=airline),
             "auto": AutoCalibrator().fit(p, y, domains=airline),
         }
-
-
-def _write_page(output: Path, result: Any, selection: Any, y: AnyArray, p: FloatArray, airline: AnyArray) -> Path:
-    """Write the page; it needs the packages of the report extra."""
-    from clovecal.report import summarize, write_report
-
-    path = output / "report.html"
-    with progress("Writing the page"):
-        page = summarize(
-            result,
-            y=y,
-            p=p,
-            domains=airline,
-            selection=selection,
-            title="Late flights from New York, by airline",
-            source="built-in flight data",
-            command="clovecal demo",
-        )
-        write_report(page, path, overwrite=True)
-    return path

@@ -1,66 +1,42 @@
-"""``clovecal finetune``."""
+"""``clovecal finetune``: a head on frozen features."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from clovecal.cli._network_options import network_options
-from clovecal.cli._options import check_writable, json_option, print_json, progress, progress_bar
-from clovecal.cli.train import finetune_network
+from clovecal.cli._console import check_writable, json_option, print_json, progress
+from clovecal.cli._modules import import_option
 from clovecal.errors import InputError
+from clovecal.progress import on_terminal
 from clovecal.training.objectives import OBJECTIVES, objective_names
 
-_OF_A_HEAD = ("hidden", "prefix", "max_steps", "format")
 
-
-class _InSections(click.Command):
-    """A command whose help tells the options of a head and of a network from those of both."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in three parts."""
-        sections: dict[str, list[tuple[str, str]]] = {
-            "Options": [],
-            "Options of a head on features": [],
-            "Options of a network (--images or --texts)": [],
-        }
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None and isinstance(parameter, click.Option):
-                place = 1 if parameter.name in _OF_A_HEAD else 2 if parameter.name in _of_a_network(self) else 0
-                sections[list(sections)[place]].append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
-
-
-@click.command("finetune", cls=_InSections)
-@click.argument("source", metavar="FEATURES|TABLE")
+@click.command("finetune")
+@click.argument("features", metavar="FEATURES")
 @click.option(
     "-o",
     "--output",
     required=True,
     type=click.Path(path_type=Path),
-    help="Where to write the head (safetensors), or the network (a folder).",
+    help="Where to write the head (safetensors).",
 )
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @click.option(
     "--objective",
-    type=click.Choice(objective_names()),
-    help="What training minimises; default: clove for a head, erm for a network. irm-halves is for networks.",
+    default="clove",
+    show_default=True,
+    metavar="NAME",
+    help=f"What training minimises: {', '.join(objective_names(for_heads=True))}.",
 )
 @click.option(
     "--penalty",
     default="auto",
     show_default=True,
-    help="Strength of the penalty. Of a head several separated by commas to choose among, or auto: chosen on held-out "
-    "rows; of a network auto is 100 for clove, else 1.",
+    help="Strength of the penalty, or several separated by commas to choose among; auto: chosen on held-out rows.",
 )
 @click.option("--hidden", default="128,128,128", show_default=True, help="Widths of the hidden layers.")
 @click.option("--label", metavar="NAME", help="Column (npz: array) of labels (guessed: y, label, target, …).")
@@ -77,7 +53,9 @@ class _InSections(click.Command):
 @click.option(
     "--batch-size",
     type=int,
-    help="Rows a batch; default: 256, of a network by its backbone. Of a head as many from each domain, 0: all rows.",
+    default=256,
+    show_default=True,
+    help="Rows per batch, as many from each domain; 0: all rows.",
 )
 @click.option("--max-steps", type=int, default=5000, show_default=True, help="Most training steps.")
 @click.option(
@@ -85,7 +63,7 @@ class _InSections(click.Command):
     type=int,
     default=0,
     show_default=True,
-    help="Of initial weights and batches; of a head also of held-out rows.",
+    help="Seed of the initial weights, the batches and the held-out rows.",
 )
 @click.option("--device", help="cpu, cuda, cuda:1, …; default: a GPU if there is one.")
 @click.option(
@@ -93,71 +71,42 @@ class _InSections(click.Command):
     type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
     help="Format of a table, when its ending does not tell.",
 )
+@import_option
 @json_option
-@network_options
-@click.pass_context
 def command(
-    context: click.Context,
-    /,
-    source: str,
+    features: str,
     output: Path,
     force: bool,
-    objective: str | None,
+    objective: str,
     penalty: str,
     hidden: str,
     label: str | None,
     domains: tuple[str, ...],
     prefix: str | None,
-    batch_size: int | None,
+    batch_size: int,
     max_steps: int,
     seed: int,
     device: str | None,
     format: str | None,
     as_json: bool,
-    **network: Any,
 ) -> None:
-    """Train a head on frozen features, or a whole network on images or texts, of several domains.
+    """Train a head on frozen features of several domains.
 
     FEATURES is an npz archive with arrays X, y and domains, or a table with a column for the label, the domain and
     each feature. A fifth of each domain's rows is held out: training stops by them, and they choose the strength of
     the penalty. The result is used with `clovecal predict`.
 
-    With --images or --texts, TABLE (CSV or Parquet) has a label and a domain in each row, and the name of an image's
-    file or a text. A network is trained and written to a folder, with a table of predictions and features for each
-    split but the training rows, which the other commands read. A run that is interrupted or killed goes on by the
-    same command.
-
     \b
     Example:
         clovecal finetune features.parquet -o head.safetensors --features emb_
-        clovecal finetune photos.csv --images photos --test-domain zoo --size 64 -o network
-        clovecal finetune reviews.csv --texts --domain shop -o network
+        clovecal finetune features.npz -o head.safetensors --objective irm --penalty 1,10
     """
-    if network["images"] is not None or network["texts"]:
-        _reject(context, _OF_A_HEAD, ("is of a head on features", "leave it out for a network"))
-        finetune_network(
-            source,
-            output,
-            force=force,
-            objective=objective,
-            penalty=penalty,
-            label=label,
-            domains=domains,
-            batch_size=batch_size,
-            seed=seed,
-            device=device,
-            as_json=as_json,
-            **network,
-        )
-        return
-    _reject(
-        context, _of_a_network(context.command), ("is of a network", "add --images FOLDER or --texts, or leave it out")
-    )
-    features, objective = source, objective or "clove"
     check_writable(output, overwrite=force)
     reject_input_as_output(output, features)
-    if not OBJECTIVES[objective].for_heads:
-        raise InputError("--objective", f"is {objective!r}, which is for networks", "choose irm for a head")
+    if objective not in objective_names(for_heads=True):
+        raise InputError(
+            "objective", f"is {objective!r}", f"choose one of {', '.join(objective_names(for_heads=True))}"
+        )
     strengths = _penalty(penalty, objective)
     widths = _widths(hidden)
     CloveClassifier, TrainingWarning, read_features = _training()
@@ -166,19 +115,21 @@ def command(
         y, members = rows.training_labels()
     if rows.used is not None:
         click.echo(f"{features}: {rows.used}.", err=True)
-    options: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size or None}
     head = CloveClassifier(
         widths,
         objective=objective,
         penalty=strengths,
+        batch_size=batch_size or None,
         max_steps=max_steps,
         random_state=seed,
         device=device,
-        **options,
     )
-    with progress_bar("Training") as on_step, warnings.catch_warnings():
+    with on_terminal() as shown, warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingWarning)  # its text is the message below
-        head.fit(rows.X, y, domains=members, on_step=on_step)
+        try:
+            head.fit(rows.X, y, domains=members, progress=shown)
+        except InputError as error:
+            raise (error.about("seed") if error.argument == "random_state" else error) from None
     head.save(output, overwrite=force)
     if as_json:
         print_json(_details(head, output, len(rows)))
@@ -203,21 +154,6 @@ def reject_input_as_output(output: Path, *inputs: str | Path) -> None:
     for source in map(Path, inputs):
         if source.exists() and output.exists() and source.samefile(output):
             raise InputError(f"path {str(output)!r}", "is what the command reads", "choose another name for the output")
-
-
-def _of_a_network(finetune: click.Command) -> list[str]:
-    """Return the names of the options that the command hands on unread."""
-    assert finetune.callback is not None
-    own = signature(finetune.callback).parameters
-    return [str(one.name) for one in finetune.params if one.name not in own]
-
-
-def _reject(context: click.Context, names: Sequence[str], why: tuple[str, str]) -> None:
-    """Raise if one of these options was given."""
-    for parameter in context.command.params:
-        given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
-        if parameter.name in names and given:
-            raise InputError(parameter.opts[-1], *why)
 
 
 def _training() -> tuple[Any, Any, Any]:

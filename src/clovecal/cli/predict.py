@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._options import check_writable, output_option, progress
+from clovecal.cli._console import check_writable, output_option, progress
+from clovecal.cli._modules import import_option
 from clovecal.cli.finetune import reject_input_as_output
 from clovecal.errors import InputError
 
@@ -40,6 +41,7 @@ from clovecal.errors import InputError
     type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
     help="Format of a table of features, when its ending does not tell.",
 )
+@import_option
 def command(
     model: Path,
     source: str | None,
@@ -58,9 +60,9 @@ def command(
 ) -> None:
     """Write the predictions of a trained head, or of a network for new images or texts.
 
-    HEAD or NETWORK was written by `clovecal finetune`; FEATURES has the same features. Labels and domains are kept
-    where there are some, labels as the number of their class, so that `clovecal audit` reads the result: p is the
-    probability of the second class, p_0, p_1, … those of several.
+    HEAD was written by `clovecal finetune`, NETWORK by `clovecal train`; FEATURES has the same features. Labels and
+    domains are kept where there are some, labels as the number of their class, so that `clovecal audit` reads the
+    result: p is the probability of the second class, p_0, p_1, … those of several.
 
     \b
     Example:
@@ -76,7 +78,7 @@ def command(
         if images is not None and texts:
             raise InputError("--images and --texts", "are both given", "a network reads one of them")
         if format is not None:
-            raise InputError("--format", "is of a table of features", "leave it out for a network")
+            raise InputError("--format", "only applies to a table of features", "drop it for a network")
         _predict_with_network(
             model,
             source,
@@ -92,12 +94,12 @@ def command(
         )
         return
     if model.is_dir():
-        raise InputError(f"path {str(model)!r}", "is a folder, as of a network", "add --images FOLDER or --texts")
+        raise InputError(f"path {str(model)!r}", "is a folder, as a network is", "add --images FOLDER or --texts")
     if source is None:
         raise InputError("FEATURES", "is missing", "name the file of features to predict")
     if with_features or input is not None or weights is not None:
         given = "--with-features" if with_features else "--input" if input is not None else "--weights"
-        raise InputError(given, "is of a network", "add --images FOLDER or --texts, or leave it out")
+        raise InputError(given, "only applies to a network", "add --images FOLDER or --texts, or drop it")
     _predict_with_head(model, source, output, force=force, label=label, domains=domains, device=device, format=format)
 
 
@@ -143,18 +145,22 @@ def _predict_with_network(
     device: str | None,
 ) -> None:
     try:
+        from clovecal.tables import write_table
         from clovecal.training.loop.predicting import as_device
-        from clovecal.training.network.exporting import load_network, write_table
+        from clovecal.training.network.exporting import load_network
         from clovecal.training.network.predictions import predictions, read_new
-        from clovecal.training.network.training import Place
+        from clovecal.training.network.training import Resources
     except ImportError as error:
         raise _missing(error) from None
     as_device(device)
-    network = load_network(folder, place=Place(device, workers, weights))
+    network = load_network(folder, resources=Resources(device=device, workers=workers, weights=weights))
+    described = network.description
+    if (described.kind == "image") == (images is None):
+        option = "--images FOLDER" if images is None else "--texts"
+        raise InputError("the network", f"reads {described.kind}s", f"give {option}")
     with progress(f"Predicting {table or images}"):
         rows = read_new(network, table, images=images, input=input, label=label, domains=domains)
-        write_table(output, predictions(network, rows, features=features))
-    described = network.description
+        write_table(output, predictions(network, rows, features=features), overwrite=True)
     if rows.roles is not None:
         click.echo(f"{table}: {rows.roles.in_words('text' if images is None else 'image')}.", err=True)
     classes = f"; classes: {', '.join(described.classes)}" if described.classes else ""

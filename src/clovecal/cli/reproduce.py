@@ -1,37 +1,41 @@
-"""``clovecal reproduce``: one command a figure or table of the paper, each in a module of its own."""
+"""``clovecal reproduce NAME``: one command over all studies of the paper, built from what each of them declares."""
 
 from __future__ import annotations
 
-from importlib import import_module
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import click
 
-_PARTS = {
-    "two-bit": "Two-Bit environments: the optima of IRMv1 and CLOvE (figure 3a).",
-    "gaussian": "Linear-Gaussian domains: how many are enough (section 3).",
-    "colored-mnist": "Colored MNIST: 300 models a setting, and the choice among them (section 6.1).",
-    "wilds": "WILDS: the tables of section 6.2.",
-}
+from clovecal.cli._console import Group
+from clovecal.errors import InputError, needs
+from clovecal.files import check_writable, replacing
+from clovecal.progress import on_terminal
+from clovecal.reproduce import STUDIES
+from clovecal.reproduce.study import AnyPlan, Option, Study
 
 
-class _Parts(click.Group):
-    """A group whose commands are imported when used."""
+class _Studies(Group):
+    """A command for each study; what a study runs is imported when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_PARTS)
+        return list(STUDIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _PARTS:
-            return None
-        command: click.Command = import_module(f"clovecal.cli._reproduce_{cmd_name.replace('-', '_')}").command
-        return command
+        return _command_of(STUDIES[cmd_name]) if cmd_name in STUDIES else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_PARTS.items()))
+            formatter.write_dl([(study.name, study.summary) for study in STUDIES.values()])
 
 
-@click.command("reproduce", cls=_Parts)
+@click.command("reproduce", cls=_Studies)
 def command() -> None:
     """Regenerate the paper's figures and tables, with its numbers beside ours.
 
@@ -39,3 +43,131 @@ def command() -> None:
     Example:
         clovecal reproduce two-bit --output two-bit
     """
+
+
+def _command_of(study: Study) -> click.Command:
+    return click.Command(
+        study.name,
+        params=[_parameter(option) for option in study.options],
+        callback=partial(_reproduce, study),
+        help=f"{study.description}\n\n\b\nExample{'s' * (len(study.examples) > 1)}:\n{_examples(study)}",
+        short_help=study.summary,
+    )
+
+
+def _parameter(option: Option) -> click.Option:
+    """Return a study's option as click has them."""
+    names = [_flag(option), option.name]
+    if option.name == "output":
+        names.insert(0, "-o")
+    if option.type is bool:
+        return click.Option(names, is_flag=True, help=option.help)
+    kind: Any = None
+    if option.choices:
+        kind = click.Choice(option.choices)
+    elif option.type is int:
+        kind = click.IntRange(option.least)
+    elif option.type is Path:
+        kind = click.Path(path_type=Path, file_okay=option.name != "output")
+    return click.Option(
+        names,
+        type=kind,
+        default=option.default,
+        multiple=option.several,
+        metavar="NAME" if kind is None else None,
+        show_default=option.shown_default or (option.default is not None and not option.several),
+        help=option.help,
+    )
+
+
+def _flag(option: Option) -> str:
+    return f"--{option.spelling}"
+
+
+def _examples(study: Study) -> str:
+    lines = [f"clovecal reproduce {study.name} {_words(study, example)}" for example in study.examples]
+    if study.several_processes:
+        lines.append(f"torchrun --standalone --nproc-per-node 4 -m {lines[-1]}")
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _words(study: Study, values: Any) -> str:
+    """Return options as they are typed."""
+    words = []
+    for name, value in values.items():
+        option = study.option(name)
+        for one in value if option.several else [value]:
+            words += [_flag(option), *([] if option.type is bool else [shlex.quote(str(one))])]
+    return " ".join(words)
+
+
+def _reproduce(
+    study: Study, *, output: Path, force: bool = False, show_only: bool = False, dry_run: bool = False, **options: Any
+) -> None:
+    """Run what has no record yet, then print and draw what the records say."""
+    plan = None
+    if not show_only:
+        with _extra_named(study):
+            with on_terminal() as progress:
+                progress.task("Checking")
+                plan = study.plan(output, **options)
+            _begin_anew(study, plan, force=force)
+            if _is_first_process():
+                click.echo(str(plan), err=not dry_run)
+            if dry_run:
+                return
+            try:
+                with on_terminal() as progress:
+                    study.run(plan, progress=progress)
+            except KeyboardInterrupt:
+                click.echo("clovecal: interrupted; what is done is kept, and the same command goes on.", err=True)
+                sys.exit(130)
+    if _is_first_process():
+        _show(study, output, plan)
+
+
+def _begin_anew(study: Study, plan: AnyPlan, *, force: bool) -> None:
+    """Remove earlier records if that is asked for; refuse to replace a finished run if it is not."""
+    if force:
+        for name in study.record_files:
+            (plan.output / name).unlink(missing_ok=True)
+    elif study.replaces and not study.missing(plan):
+        check_writable(plan.output / study.record_files[0], overwrite=False)
+
+
+def _show(study: Study, output: Path, plan: AnyPlan | None) -> None:
+    """Print and draw what the records say."""
+    found = study.read(output, plan.configs if plan is not None and study.own_records_only else None)
+    if not found:  # a run has left some
+        flag = _flag(study.option("show_only"))
+        raise InputError(f"folder {str(output)!r}", "has no records", f"run without {flag} first")
+    if study.tables_file:
+        with replacing(output / study.tables_file) as temporary:
+            temporary.write_text(study.tables(found) + "\n", encoding="utf-8")
+    click.echo(study.summary_of(found))
+    needs("matplotlib.figure", "plots", "drawing")
+    pictures = []
+    with on_terminal() as progress:
+        progress.task("Drawing")
+        for name, figure in study.figures(found).items():
+            pictures.append(output / f"{name}.png")
+            with replacing(pictures[-1]) as temporary:
+                figure.savefig(temporary, dpi=figure.dpi)
+    if len(pictures) == 1:  # several are listed by their folder
+        click.echo(f"\nRecords: {output / study.record_files[0]}\nFigure: {pictures[0]}")
+
+
+@contextmanager
+def _extra_named(study: Study) -> Iterator[None]:
+    """Say what brings a package that a study needs and that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError(
+            "training", f"needs the package {error.name}", f"install it with pip install 'clovecal[{study.extra}]'"
+        ) from None
+
+
+def _is_first_process() -> bool:
+    """Whether this is the one process of a run under torchrun that prints and draws."""
+    return int(os.environ.get("RANK", "0")) == 0

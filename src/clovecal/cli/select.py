@@ -6,33 +6,67 @@ from typing import Any
 
 import click
 
-from clovecal.cli._options import json_option, naming, print_json, progress, table_options
+from clovecal.cli._console import json_option, naming, print_json, progress, table_options
+from clovecal.selection import CRITERIA
+
+
+class _Floor(click.ParamType[float | str]):
+    name = "floor"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Return a number where it is one; `select` says what else it takes."""
+        try:
+            return float(value)
+        except ValueError:
+            return str(value)
 
 
 @click.command("select")
 @click.argument("files", nargs=-1, required=True)
 @table_options
 @click.option("--model", metavar="COLUMN", help="Column of model names, when FILES is one long file.")
-@click.option("--min-accuracy", type=float, help="Leave out models below this accuracy (after recalibration).")
+@click.option(
+    "--min-accuracy",
+    type=_Floor(),
+    metavar="NUMBER|half-skill",
+    help="Leave out models below this accuracy (after recalibration); half-skill: half-way from always predicting the "
+    "most frequent label to the most accurate model.",
+)
 @click.option(
     "--criterion",
-    type=click.Choice(["ece", "debiased-ece", "mmce", "irm", "worst-ece"]),
+    type=click.Choice(list(CRITERIA)),
     default="ece",
     show_default=True,
-    help="What is summed over the domains; the lowest wins.",
+    help="What is measured in every domain; the lowest wins.",
+)
+@click.option(
+    "--among",
+    default=1,
+    show_default=True,
+    metavar="COUNT",
+    help="Choose the most accurate of this many models with the lowest criterion.",
 )
 @click.option("--no-recalibration", is_flag=True, help="Judge models as they are, without recalibrating them first.")
 @click.option(
     "--folds", default=2, show_default=True, help="Parts of each domain's rows for recalibrating and judging."
 )
+@click.option(
+    "--deals",
+    default=1,
+    show_default=True,
+    metavar="COUNT",
+    help="How often rows are dealt anew; criterion and accuracy are averages.",
+)
 @json_option
 def command(
     files: tuple[str, ...],
     model: str | None,
-    min_accuracy: float | None,
+    min_accuracy: float | str | None,
     criterion: str,
+    among: int,
     no_recalibration: bool,
     folds: int,
+    deals: int,
     as_json: bool,
     **columns: Any,
 ) -> None:
@@ -60,8 +94,10 @@ def command(
             sample_weight=table.sample_weight,
             min_accuracy=min_accuracy,
             criterion=criterion,
+            among=among,
             recalibrate=None if no_recalibration else "isotonic",
             folds=folds,
+            deals=deals,
         )
     if as_json:
         print_json(

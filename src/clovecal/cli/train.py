@@ -1,20 +1,22 @@
-"""``clovecal finetune --images`` and ``--texts``: a whole network on data of one's own."""
+"""``clovecal train``: a whole network on your own images or texts."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal.cli._options import print_json, progress, progress_bar
+from clovecal.cli._console import json_option, print_json, progress
+from clovecal.cli._modules import import_option
 from clovecal.errors import InputError
+from clovecal.progress import on_terminal
+from clovecal.training.objectives import objective_names
 
 if TYPE_CHECKING:
     from clovecal.datasets import LazyDataset
@@ -24,55 +26,159 @@ if TYPE_CHECKING:
 _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
 
 
-def finetune_network(
+@click.command("train")
+@click.argument("table", metavar="TABLE")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder for the network and its tables."
+)
+@click.option("--force", is_flag=True, help="Start anew in the folder of another run.")
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Train on the images in this folder, which TABLE names.",
+)
+@click.option("--texts", is_flag=True, help="Train on the texts in TABLE.")
+@click.option("--input", metavar="NAME", help="Column of images' files, or of texts (guessed: file, text, …).")
+@click.option("--label", metavar="NAME", help="Column of labels (guessed: y, label, target, …).")
+@click.option(
+    "--domain",
+    "domains",
+    multiple=True,
+    metavar="NAME",
+    help="Column of domain labels; once per 0/1 column for domains that overlap.",
+)
+@click.option("--split", metavar="NAME", help="Column that says train, val or test (guessed: split).")
+@click.option(
+    "--test-domain",
+    "test_domains",
+    multiple=True,
+    metavar="DOMAIN",
+    help="Keep this domain out of training and test on it; once per domain, instead of --split.",
+)
+@click.option(
+    "--validation",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.2,
+    show_default=True,
+    help="Share of every other domain's rows to validate on.",
+)
+@click.option(
+    "--task",
+    type=click.Choice(["classification", "regression"]),
+    default="classification",
+    show_default=True,
+    help="What the label is.",
+)
+@click.option("--size", metavar="PIXELS", help="Resize each image, whole, to 224 or 320x240 (width x height).")
+@click.option(
+    "--backbone",
+    metavar="NAME",
+    help="tiny-image or tiny-text (default: small, for trying out); resnet18, 34, 50, densenet121, 169, 201; "
+    "bert-base-uncased, bert-base-cased, bert-large-uncased; or one that you registered.",
+)
+@click.option(
+    "--weights",
+    metavar="PATH",
+    help="Start from these weights: a file, for BERT a folder; or cache, for those that torchvision or transformers "
+    "keep there.",
+)
+@click.option(
+    "--objective",
+    default="erm",
+    show_default=True,
+    metavar="NAME",
+    help=f"What training minimises: {', '.join(objective_names())}.",
+)
+@click.option(
+    "--penalty", default="auto", show_default=True, help="Weight of the penalty; auto: 100 for clove, else 1."
+)
+@click.option(
+    "--warm-up",
+    type=click.IntRange(0),
+    metavar="EPOCHS",
+    help="Epochs before the penalty has its weight; default: a fifth for clove and irm, else 0.",
+)
+@click.option("--epochs", type=click.IntRange(1), help="Passes over the rows; default: by the backbone.")
+@click.option("--batch-size", type=int, help="Rows per batch; default: by the backbone.")
+@click.option(
+    "--domains-per-batch",
+    type=click.IntRange(1),
+    help="Domains that a batch has rows of, where there are many; default: all. erm has no use for it.",
+)
+@click.option("--lr", "learning_rate", type=float, help="Learning rate; default: by the backbone.")
+@click.option("--weight-decay", type=click.FloatRange(0), help="Weight decay; default: by the backbone.")
+@click.option("--flips", is_flag=True, help="Mirror images at random in training.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Tokens of a text that BERT reads; default: 300.")
+@click.option("--precision", type=click.Choice(["bf16", "fp16"]), help="Train in half precision.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the initial weights and the batches.")
+@click.option("--device", help="cpu, cuda, cuda:1, …; default: a GPU if there is one.")
+@click.option("--workers", type=click.IntRange(0), default=0, show_default=True, help="Processes that read inputs.")
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(1),
+    metavar="STEPS",
+    help="Steps that a killed run may lose; default: an epoch, within 50 to 500.",
+)
+@import_option
+@json_option
+def command(
     table: str,
     output: Path,
-    *,
     force: bool,
     images: Path | None,
     texts: bool,
-    objective: str | None,
-    penalty: str,
-    label: str | None,
-    domains: Sequence[str],
     input: str | None,
+    label: str | None,
+    domains: tuple[str, ...],
     split: str | None,
-    test_domains: Sequence[str],
+    test_domains: tuple[str, ...],
     validation: float,
     task: str,
     size: str | None,
     backbone: str | None,
     weights: str | None,
-    batch_size: int | None,
-    lr: float | None,
+    objective: str,
+    penalty: str,
     warm_up: int | None,
+    seed: int,
     device: str | None,
     workers: int,
-    seed: int,
     checkpoint_every: int | None,
     as_json: bool,
     **recipe_values: Any,
 ) -> None:
-    """Train a network, write it and its predictions, and say how it did."""
-    if images is not None and texts:
-        raise InputError("--images and --texts", "are both given", "a network reads one of them")
+    """Train a network on images or texts of several domains.
+
+    TABLE (CSV or Parquet) has a label and a domain in each row, and the name of an image's file or a text. The network
+    is written to a folder, with a table of predictions and features for each split but the training rows, which the
+    other commands read. A run that is interrupted or killed goes on by the same command.
+
+    \b
+    Example:
+        clovecal train photos.csv --images photos --test-domain zoo --size 64 -o network
+        clovecal train reviews.csv --texts --domain shop -o network
+    """
+    if (images is None) == (not texts):
+        problem = "are both missing" if images is None else "are both given"
+        raise InputError("--images and --texts", problem, "a network reads one of them")
     kind = "text" if images is None else "image"
     if size is not None and images is None:
         raise InputError("--size", f"is {size!r}, but texts have none", "leave it out")
     try:
         from clovecal.datasets.folder import image_folder, text_table
         from clovecal.training.loop.fitting import TrainingWarning
+        from clovecal.training.loop.processes import is_first_process
         from clovecal.training.network.columns import find_roles
-        from clovecal.training.network.exporting import export, is_first_process
-        from clovecal.training.network.starting import starting_recipe
-        from clovecal.training.network.summary import summarize
-        from clovecal.training.network.training import Place
+        from clovecal.training.network.exporting import export
+        from clovecal.training.network.recipe import default_recipe
+        from clovecal.training.network.training import Resources
     except ImportError as error:
         raise click.ClickException(
             f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
         ) from None
     roles = find_roles(table, kind, input=input, label=label, domains=domains, split=split)
-    assert roles.label is not None  # a table to train on has one
+    (column,) = roles.columns("input")
     if split is None and test_domains:  # they say what to test on, whatever a column is named
         roles = replace(roles, split=None)
     options: dict[str, Any] = {
@@ -86,64 +192,47 @@ def finetune_network(
     }
     with progress(f"Reading {table}"):
         if images is not None:
-            data = image_folder(images, table, file=roles.input, size=_size(size), **options)
+            data = image_folder(images, table, file=column, size=_size(size), **options)
         else:
-            data = text_table(table, text=roles.input, **options)
-    recipe = starting_recipe(
+            data = text_table(table, text=column, **options)
+    recipe = default_recipe(
         backbone or _FOR_TRYING_OUT[kind],
         data.split_counts.get("train", 0),
-        algorithm=objective or "erm",
+        objective=objective,
         pretrained=weights is not None,
         penalty=_penalty(penalty),
         warm_up=warm_up,
-        batch_size=batch_size,
-        learning_rate=lr,
         **recipe_values,
     )
-    first = is_first_process()
-    if first:
+    if is_first_process():
         _announce(table, roles.in_words(kind), data)
-    place = Place(device, workers, None if weights in (None, "cache") else Path(str(weights)))
+    own_weights = None if weights in (None, "cache") else Path(str(weights))
     try:
-        with _bars() as on_progress, warnings.catch_warnings():
+        with on_terminal() as bars, warnings.catch_warnings():
             warnings.simplefilter("ignore", TrainingWarning)  # its text is the message below
             done = export(
                 data,
                 recipe,
                 output,
                 seed=seed,
-                place=place,
+                resources=Resources(device=device, workers=workers, weights=own_weights),
                 overwrite=force,
                 checkpoint_every=checkpoint_every,
-                on_progress=on_progress,
+                progress=bars,
             )
+    except InputError as error:
+        columns = f"column {', '.join(map(repr, roles.domains))}"
+        raise (error.about(columns) if error.argument == "domains" else error) from None
     except KeyboardInterrupt:
         again = "the same command without --force" if force else "the same command"
         click.echo(f"clovecal: interrupted; {again} goes on from the last checkpoint.", err=True)
         sys.exit(130)
-    if not first:
+    if not is_first_process():
         return
-    scores = summarize(data, done.tables)
     if as_json:
-        print_json(_details(output, done, scores))
+        print_json(_details(output, done))
         return
-    _show(output, data, done, scores, images)
-
-
-@contextmanager
-def _bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that draws a bar for each thing that is done, one after the other."""
-    with ExitStack() as shown:
-        current, update = "", None
-
-        def tell(what: str, done: int, total: int) -> None:
-            nonlocal current, update
-            if update is None or what != current:
-                shown.close()
-                current, update = what, shown.enter_context(progress_bar(what))
-            update(done, total)
-
-        yield tell
+    _show(output, data, done, images)
 
 
 def _size(text: str | None) -> int | tuple[int, int] | None:
@@ -162,7 +251,7 @@ def _penalty(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise InputError("--penalty", f"is {text!r}", "pass one number for a network, or auto") from None
+        raise InputError("--penalty", f"is {text!r}", "pass one number, or auto") from None
 
 
 def _announce(table: str, roles: str, data: LazyDataset) -> None:
@@ -177,8 +266,8 @@ def _announce(table: str, roles: str, data: LazyDataset) -> None:
     shared = _files_of(data, ["train"]) & _files_of(data, [part for part in data.split_counts if part != "train"])
     if shared:
         click.echo(
-            f"{table}: {len(shared):,} of the files to train on are also to be judged by, such as {min(shared)}; the "
-            "scores will flatter.",
+            f"{table}: {len(shared):,} of the files to train on also appear in other splits (for example "
+            f"{min(shared)}); scores will be optimistic.",
             err=True,
         )
     if data.classes:
@@ -196,32 +285,36 @@ def _announce(table: str, roles: str, data: LazyDataset) -> None:
 
 def _files_of(data: LazyDataset, splits: Sequence[str]) -> set[str]:
     """Return the files that rows of these splits name; none for texts, of which short ones are equal by chance."""
-    from clovecal.datasets._lazy import Files
+    from clovecal.datasets import Files
 
     inputs = [data.part(split).inputs for split in splits]
     return {name for one in inputs if isinstance(one, Files) for name in one.names.tolist()}
 
 
-def _show(output: Path, data: LazyDataset, done: Exported, scores: Sequence[DomainScores], images: Path | None) -> None:
+def _show(output: Path, data: LazyDataset, done: Exported, images: Path | None) -> None:
     recipe, rows = done.network.description.recipe, data.part("train")
     click.echo(
-        f"{recipe.backbone} by {recipe.algorithm} on {len(rows):,} rows of {len(rows.as_domains().names)} domains. "
+        f"{recipe.backbone} by {recipe.objective} on {len(rows):,} rows of {len(rows.as_domains().names)} domains. "
         f"{done.message}"
     )
-    quality, calibration = ("RMSE", "calibration error") if data.task == "regression" else ("accuracy", "ECE")
-    width = max([6, *(len(line.domain) for line in scores)])
-    click.echo(f"\n{'split':<6}  {'domain':<{width}}  {'rows':>8}  {quality:>8}  {calibration:>6}")
-    for line in scores:
-        click.echo(
-            f"{line.split:<6}  {line.domain:<{width}}  {line.rows:>8,}  {line.quality:>8.3f}  "
-            f"{line.calibration_error:>{len(calibration) if len(calibration) > 6 else 6}.3f}"
-        )
+    _show_summary(done.summary, data.task)
     click.echo(f"\nNetwork and tables: {output}")
     if recipe.backbone in _FOR_TRYING_OUT.values():
         click.echo(f"{recipe.backbone} is for trying things out; name a --backbone for real work.")
     click.echo("Next:")
     for command, why in _next_commands(output, done, data, images):
         click.echo(f"  {command}  # {why}")
+
+
+def _show_summary(summary: Sequence[DomainScores], task: str) -> None:
+    quality, calibration = ("RMSE", "calibration error") if task == "regression" else ("accuracy", "ECE")
+    width = max([6, *(len(line.domain) for line in summary)])
+    click.echo(f"\n{'split':<6}  {'domain':<{width}}  {'rows':>8}  {quality:>8}  {calibration:>6}")
+    for line in summary:
+        click.echo(
+            f"{line.split:<6}  {line.domain:<{width}}  {line.rows:>8,}  {line.quality:>8.3f}  "
+            f"{line.calibration_error:>{max(len(calibration), 6)}.3f}"
+        )
 
 
 def _next_commands(output: Path, done: Exported, data: LazyDataset, images: Path | None) -> list[tuple[str, str]]:
@@ -241,12 +334,12 @@ def _next_commands(output: Path, done: Exported, data: LazyDataset, images: Path
     return commands
 
 
-def _details(output: Path, done: Exported, scores: Sequence[DomainScores]) -> dict[str, Any]:
+def _details(output: Path, done: Exported) -> dict[str, Any]:
     described = done.network.description
     return {
         "network": str(output),
         "backbone": described.recipe.backbone,
-        "objective": described.recipe.algorithm,
+        "objective": described.recipe.objective,
         "classes": list(described.classes),
         "message": done.message,
         "tables": {split: str(path) for split, path in done.tables.items()},
@@ -258,7 +351,7 @@ def _details(output: Path, done: Exported, scores: Sequence[DomainScores]) -> di
                 "rmse" if described.task == "regression" else "accuracy": line.quality,
                 "calibration_error": line.calibration_error,
             }
-            for line in scores
+            for line in done.summary
         ],
     }
 

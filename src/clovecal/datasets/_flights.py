@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clovecal.datasets._base import DomainDataset
+from clovecal.datasets.registry import register_dataset
 
 _DESCRIPTION = """\
 Every flight that left New York City (EWR, JFK, LGA) for an airport in the United States in 2013 and arrived where it
@@ -93,3 +94,10 @@ def _unpack(packed: dict[str, NDArray[Any]]) -> DomainDataset:
         name="flights",
         description=_DESCRIPTION,
     )
+
+
+register_dataset(
+    "flights",
+    load_flights,
+    description="327,346 flights from New York in 2013, 16 airlines; label: more than 15 minutes late",
+)

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from clovecal._checks import AnyArray
-from clovecal.datasets._columns import TextArray
 from clovecal.domains import Domains
-from clovecal.errors import InputError
+from clovecal.errors import InputError, needs
+from clovecal.tables.columns import TextArray
+from clovecal.tables.formats import data_row_error
 
 SPLITS = ("train", "id_val", "id_test", "val", "test")
 
@@ -62,38 +63,50 @@ class Files:
     names
         Their paths inside the folder.
     rows
-        The row of the table that each belongs to, for error messages.
+        The row of the table that each belongs to, from 0, for error messages; None without a table.
     decode
         Turns a path into an array: `decode_image` or `decode_npz`.
     """
 
     folder: Path
     names: TextArray
-    rows: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64] | None
     decode: Callable[[Path], AnyArray]
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, index: int) -> AnyArray:
-        path = self.folder / str(self.names[index])
         try:
-            return self.decode(path)
+            return self.decode(self.path(index))
         except FileNotFoundError:
-            raise InputError(
-                f"file {str(path)!r} (row {self.rows[index]})", "is missing", "complete the folder"
-            ) from None
+            raise self.error(index, "is missing", "complete the folder") from None
         except InputError:
             raise
         except Exception as error:  # a damaged file makes decoders raise nearly anything
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0].rstrip(".")
-            raise InputError(
-                f"file {str(path)!r} (row {self.rows[index]})", f"cannot be decoded ({reason})", "get it again"
-            ) from None
+            raise self.error(index, f"cannot be decoded ({reason})", "get it again") from None
+
+    def path(self, index: int) -> Path:
+        """Return where a file is."""
+        return self.folder / str(self.names[index])
+
+    def error(self, index: int, problem: str, remedy: str) -> InputError:
+        """Return an error about a file, with the row of the table that names it.
+
+        Parameters
+        ----------
+        index
+            Which file.
+        problem, remedy
+            As in `InputError`.
+        """
+        row = None if self.rows is None else int(self.rows[index])
+        return data_row_error(f"file {str(self.path(index))!r}", problem, remedy, row=row)
 
     def subset(self, rows: AnyArray) -> Files:
         """Return the files at these positions, in this order."""
-        return replace(self, names=self.names[rows], rows=self.rows[rows])
+        return replace(self, names=self.names[rows], rows=None if self.rows is None else self.rows[rows])
 
 
 def decode_image(path: Path) -> npt.NDArray[np.uint8]:
@@ -113,12 +126,7 @@ def decode_npz(path: Path) -> npt.NDArray[np.float32]:
 
 def need_pillow() -> None:
     """Raise before any work if images cannot be decoded."""
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError:
-        raise InputError(
-            "images", "need the package pillow", "install it with pip install 'clovecal[images]'"
-        ) from None
+    needs("PIL.Image", "images", "decoding images")
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +157,7 @@ class LazyDataset:
     Examples
     --------
     >>> import numpy as np
-    >>> from clovecal.datasets._lazy import LazyDataset, Texts
+    >>> from clovecal.datasets import LazyDataset, Texts
     >>> tiny = LazyDataset(
     ...     name="tiny", task="binary", classes=("civil", "toxic"),
     ...     inputs=Texts(np.array(["thank you", "go away", "well done"])),

@@ -10,9 +10,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from clovecal.datasets._registry import fetch
+from clovecal.datasets.registry import DataFile, fetch, register_dataset
 from clovecal.errors import InputError
 
+_ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_SHA256 = {
+    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
 _UNSIGNED_BYTE = 8  # the idx format's code of the only type of value that MNIST has
 
 
@@ -95,3 +102,11 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
     if content[:3] != bytes((0, 0, _UNSIGNED_BYTE)) or not shape or len(content) != start + math.prod(shape):
         raise InputError(f"file {str(path)!r}", "is no idx file of bytes", "remove it and fetch the data set again")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+register_dataset(
+    "mnist",
+    load_mnist,
+    description="70,000 handwritten digits, to be coloured",
+    files=[DataFile(name, f"{_ADDRESS}/{name}", sha256) for name, sha256 in _SHA256.items()],
+)

@@ -1,6 +1,7 @@
 """Your own images or texts of several domains, in the shape of the paper's WILDS data sets (its appendix B).
 
-A table (CSV or Parquet) has a label and a domain in each row, and the name of an image file or a text.
+A table in any format that `clovecal.tables` reads has a label and a domain in each row, and the name of an image file
+or a text.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from clovecal._checks import AnyArray, FloatArray, check_choice, check_count
-from clovecal.datasets._columns import Columns, read_columns
-from clovecal.datasets._images import check_images, existing_folder, image_files, images_in
 from clovecal.datasets._lazy import Inputs, LazyDataset, Texts
 from clovecal.datasets._scores import accuracy, average, by_domain, check_predicted, pearson, worst
-from clovecal.datasets._splits import hold_out
+from clovecal.datasets.images import check_images, existing_folder, image_files, images_in
+from clovecal.datasets.splits import hold_out
 from clovecal.errors import InputError
+from clovecal.tables.columns import Columns, read_columns
 
 _VALIDATION_SHARE = 0.2
 
@@ -44,7 +45,7 @@ def image_folder(
     folder
         Where the images are.
     table
-        CSV or Parquet file with a row per image.
+        File with a row per image.
     file, label
         Columns of the image's path inside ``folder`` and of its label.
     domain
@@ -91,11 +92,9 @@ def image_folder(
     place = existing_folder(folder)
     columns = read_columns(Path(table), _named(file, label, domain, split))
     inputs = image_files(place, columns.texts(file), columns.rows, size)
-    for row, name in zip(columns.rows.tolist(), inputs.names.tolist(), strict=True):
-        if not (place / name).is_file():
-            raise InputError(
-                f"file {str(place / name)!r} (row {row}", f"of {str(table)!r}) is missing", "add it, or drop the row"
-            )
+    absent = next((index for index in range(len(inputs)) if not inputs.path(index).is_file()), None)
+    if absent is not None:
+        raise inputs.error(absent, f"is missing, which {str(table)!r} names", "add it, or drop the row")
     return _dataset(columns, inputs, label, domain, split, test_domains, validation, task, seed)
 
 
@@ -116,7 +115,7 @@ def text_table(
     Parameters
     ----------
     table
-        CSV or Parquet file.
+        The file.
     text
         Column of the texts.
     label, domain, split, test_domains, validation, task, seed
@@ -149,7 +148,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> from clovecal.datasets._lazy import LazyDataset, Texts
+    >>> from clovecal.datasets import LazyDataset, Texts
     >>> three = LazyDataset(
     ...     "reviews", "binary", ("bad", "good"), Texts(np.array(["a", "b", "c"])), np.array([0, 1, 1]),
     ...     np.array(["books", "food", "food"]), np.array(["test"] * 3),
@@ -204,7 +203,17 @@ def _dataset(
             raise InputError("test_domains", "names every domain", "leave at least one to train on")
     classes, y = ((), columns.finite(label)) if task == "regression" else _classes(columns, label)
     kind = task if task == "regression" else "binary" if len(classes) == 2 else "multiclass"
-    return LazyDataset(columns.path.stem, kind, classes, inputs, y, domains, parts, {"row": columns.rows}, overlapping)
+    return LazyDataset(
+        name=columns.path.stem,
+        task=kind,
+        classes=classes,
+        inputs=inputs,
+        y=y,
+        domains=domains,
+        split=parts,
+        metadata={"row": columns.rows},
+        overlapping=overlapping,
+    )
 
 
 def _domains(columns: Columns, domain: str | Sequence[str]) -> tuple[AnyArray, tuple[str, ...]]:
@@ -214,13 +223,8 @@ def _domains(columns: Columns, domain: str | Sequence[str]) -> tuple[AnyArray, t
     for name in domain:
         values: FloatArray = columns.finite(name)
         wrong = ~np.isin(values, (0, 1))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise InputError(
-                f"column {name!r}",
-                f"of {str(columns.path)!r} is {values[row]:g} at row {row}",
-                "it must hold 0 or 1, as domains that overlap do",
-            )
+        remedy = "it must hold 0 or 1, as domains that overlap do"
+        columns.reject(name, wrong, f"is {values[np.argmax(wrong)]:g}", remedy)
         membership.append(values == 1)
     return np.column_stack(membership), tuple(domain)
 

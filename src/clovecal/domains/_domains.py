@@ -239,7 +239,7 @@ def _zeros_and_ones(membership: Any) -> AnyArray:
         row, column = wrong[0]
         raise InputError(
             "domains",
-            f"is a matrix with entries other than 0 and 1 ({matrix[row, column]})",
+            f"has an entry other than 0 and 1 ({matrix[row, column]})",
             "pass 0 and 1 only, or one label per row instead",
             row=int(row),
         )

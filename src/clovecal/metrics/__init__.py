@@ -1,17 +1,27 @@
 """One quantity a file; every metric is a plain function of labels, predictions and weights."""
 
-from clovecal.metrics._brier import BrierDecomposition, brier_decomposition
+from clovecal.metrics._accuracy import accuracy
+from clovecal.metrics._brier import brier
+from clovecal.metrics._brier_decomposition import BrierDecomposition, brier_decomposition
 from clovecal.metrics._ece import ece
 from clovecal.metrics._invariance import InvarianceTest, invariance_test
-from clovecal.metrics._means import accuracy, brier, irm_penalty, log_loss
+from clovecal.metrics._irm_penalty import irm_penalty
+from clovecal.metrics._log_loss import log_loss
 from clovecal.metrics._mmce import mmce
-from clovecal.metrics._regression import mean_squared_error, regression_calibration
+from clovecal.metrics._per_domain import metric_names, per_domain, register_metric
+from clovecal.metrics._regression import regression_calibration
 from clovecal.metrics._reliability import ReliabilityCurve, reliability_curve
+from clovecal.metrics._row_mean import RowMean
+from clovecal.metrics._score_histograms import ScoreHistogram, ScoreHistograms
+from clovecal.metrics._squared_error import mean_squared_error
 
 __all__ = [
     "BrierDecomposition",
     "InvarianceTest",
     "ReliabilityCurve",
+    "RowMean",
+    "ScoreHistogram",
+    "ScoreHistograms",
     "accuracy",
     "brier",
     "brier_decomposition",
@@ -20,7 +30,10 @@ __all__ = [
     "irm_penalty",
     "log_loss",
     "mean_squared_error",
+    "metric_names",
     "mmce",
+    "per_domain",
+    "register_metric",
     "regression_calibration",
     "reliability_curve",
 ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clovecal._checks import check_count, check_predictions
-from clovecal.domains import pooled_value, register_metric
+from clovecal._checks import check_count
+from clovecal.domains import pooled_value
 from clovecal.metrics._aspects import outcomes_and_scores
 from clovecal.metrics._binned import BinnedGap
+from clovecal.metrics._per_domain import register_metric
+from clovecal.rows import Rows
 
 
 def ece(
@@ -66,18 +68,13 @@ def ece(
     >>> ece([1, 0, 0, 0], [0.8, 0.8, 0.1, 0.1])
     0.2
     """
-    return pooled_value(
-        _prepare(y, p, bins=bins, binning=binning, norm=norm, of=of, debias=debias, sample_weight=sample_weight)
-    )
+    rows = Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
+    return pooled_value(_prepare(rows, bins=bins, binning=binning, norm=norm, of=of, debias=debias))
 
 
-def _prepare(
-    y: Any, p: Any, *, bins: int, binning: str, norm: str, of: str | None, debias: bool, sample_weight: Any
-) -> BinnedGap:
-    predictions = check_predictions(y, p, sample_weight)
+def _prepare(rows: Rows, *, bins: int, binning: str, norm: str, of: str | None, debias: bool) -> BinnedGap:
     check_count(bins, "bins")
-    columns = outcomes_and_scores(predictions, of)
-    return BinnedGap(columns, predictions.weight, bins, binning, norm, debias, binary=True)
+    return BinnedGap(outcomes_and_scores(rows, of), rows.weight, bins, binning, norm, debias, binary=True)
 
 
 register_metric(ece, _prepare, higher_is_better=False)

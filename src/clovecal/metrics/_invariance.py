@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from clovecal._checks import AnyArray, FloatArray, IntArray, check_count, check_predictions, check_rng
-from clovecal.domains import Domains, Name
+from clovecal._checks import AnyArray, FloatArray, IntArray, check_count, check_fraction, check_rng
+from clovecal.domains import Domains, Interval, Name
 from clovecal.domains.sums import weighted_counts
-from clovecal.errors import InputError
-from clovecal.metrics._aspects import outcomes_and_scores
+from clovecal.rows import Rows
 
 # What a domain's departure from the common curve is tested for, as polynomials of the score's rank: constant, trend,
 # curvature, cubic. Falling weights keep the power for a plain shift that an unweighted sum spends on rarer shapes.
@@ -61,6 +61,23 @@ class InvarianceTest:
     shift_by_domain: Mapping[Name, float]
     standard_error_by_domain: Mapping[Name, float]
     comparable: float
+
+    def shift_intervals(self, ci: float = 0.95) -> Mapping[Name, Interval]:
+        """Return a confidence interval of each domain's shift, from its standard error.
+
+        Parameters
+        ----------
+        ci
+            Level of each interval; they are not simultaneous.
+        """
+        reach = NormalDist().inv_cdf((1 + check_fraction(ci, "ci")) / 2)
+        errors = self.standard_error_by_domain
+        return MappingProxyType(
+            {
+                name: (shift - reach * errors[name], shift + reach * errors[name])
+                for name, shift in self.shift_by_domain.items()
+            }
+        )
 
 
 def invariance_test(
@@ -119,44 +136,36 @@ def invariance_test(
     >>> result.p_value, dict(result.shift_by_domain)
     (0.001, {'A': 0.25, 'B': -0.25})
     """
-    predictions = check_predictions(y, p, sample_weight)
-    members = Domains.of(domains, len(predictions.y)).require_two()
-    [(outcome, score)] = outcomes_and_scores(predictions, None)
-    permutations, generator = check_count(permutations, "permutations"), check_rng(rng)
-    return compare_curves(
-        outcome.astype(np.float64, copy=False), score, predictions.weight, members, permutations, generator
-    )
+    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task="classification")
+    return invariance_test_of(rows, permutations=permutations, rng=rng)
 
 
-def compare_curves(
-    y: FloatArray,
-    score: FloatArray,
-    weight: FloatArray | None,
-    domains: Domains,
-    permutations: int,
-    rng: np.random.Generator,
+def invariance_test_of(
+    rows: Rows, *, permutations: int = 999, rng: np.random.Generator | int | None = None
 ) -> InvarianceTest:
-    """Test and measure on checked columns; ``y`` may be real, with variances that differ between domains."""
+    """Test rows that are checked, as `invariance_test` does; the outcomes of a regression may vary more in a domain."""
+    domains = rows.domains.require_two()
+    permutations, generator = check_count(permutations, "permutations"), check_rng(rng)
+    y = rows.outcome
     binary = bool(np.all((y == 0) | (y == 1)))
-    atoms = _reduce(y if binary else y - y.mean(), score, weight, domains)
+    atoms = _reduce(y if binary else y - y.mean(), rows.score, rows.weight, domains)
     size = atoms.by_domain(atoms.count).sum(axis=0)
-    if not size.all():
-        raise InputError(f"domain {domains.names[np.argmin(size)]!r}", "has no row of positive weight", "leave it out")
     departures = _departures(atoms, binary=binary)
     whitening, shape = _whiten(departures.covariance)
     statistic = float(_SHAPE_WEIGHTS[shape] @ (whitening @ departures.total) ** 2)
-    draws = _permuted(atoms, departures, whitening, permutations, rng, by_label=binary) ** 2 @ _SHAPE_WEIGHTS[shape]
-    exceeding = int(np.count_nonzero(draws >= statistic * (1 - 1e-9)))  # equal tables tie in spite of rounding
+    draws = _permuted(atoms, departures, whitening, permutations, generator, by_label=binary) ** 2
+    # equal tables tie in spite of rounding
+    exceeding = int(np.count_nonzero(draws @ _SHAPE_WEIGHTS[shape] >= statistic * (1 - 1e-9)))
     mean = departures.total[: size.size] / size
     error = np.sqrt(np.clip(np.diag(departures.covariance)[: size.size], 0, None)) / size
     shared = np.bincount(atoms.cell)[atoms.cell] > 1
     return InvarianceTest(
-        statistic,
-        (1 + exceeding) / (1 + permutations),
-        _root_mean_square(atoms, departures),
-        MappingProxyType(dict(zip(domains.names, mean.tolist(), strict=True))),
-        MappingProxyType(dict(zip(domains.names, error.tolist(), strict=True))),
-        float(atoms.count[shared].sum() / atoms.count.sum()),
+        statistic=statistic,
+        p_value=(1 + exceeding) / (1 + permutations),
+        shift=_root_mean_square(atoms, departures),
+        shift_by_domain=MappingProxyType(dict(zip(domains.names, mean.tolist(), strict=True))),
+        standard_error_by_domain=MappingProxyType(dict(zip(domains.names, error.tolist(), strict=True))),
+        comparable=float(atoms.count[shared].sum() / atoms.count.sum()),
     )
 
 

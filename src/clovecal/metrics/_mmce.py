@@ -8,19 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._checks import (
-    AnyArray,
-    FloatArray,
-    IntArray,
-    check_choice,
-    check_positive,
-    check_predictions,
-)
-from clovecal.domains import Domains, pooled_value, register_metric
+from clovecal._checks import AnyArray, FloatArray, IntArray, check_choice, check_positive
+from clovecal.domains import Domains, pooled_value
 from clovecal.domains.sums import OutcomeCells, cell_sums, divide_or
 from clovecal.metrics._aspects import outcomes_and_scores
 from clovecal.metrics._intervals import BinNoise, invert_quadratic
 from clovecal.metrics._kernels import laplacian_sum, rbf_sums
+from clovecal.metrics._per_domain import register_metric
+from clovecal.rows import Rows
 
 _INTERVAL_CELLS = 64  # score cells behind an interval; the value itself uses none
 _MORE_THAN_ONE_ROW = 1 + 1e-9  # weights that sum to one but for rounding make no pair
@@ -81,18 +76,9 @@ def mmce(
     >>> round(mmce([1, 0], [0.8, 0.8]), 6)
     0.09
     """
+    rows = Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
     return pooled_value(
-        _prepare(
-            y,
-            p,
-            kernel=kernel,
-            gamma=gamma,
-            width=width,
-            of=of,
-            squared=squared,
-            unbiased=unbiased,
-            sample_weight=sample_weight,
-        )
+        _prepare(rows, kernel=kernel, gamma=gamma, width=width, of=of, squared=squared, unbiased=unbiased)
     )
 
 
@@ -165,23 +151,13 @@ class KernelNorm:
 
 
 def _prepare(
-    y: Any,
-    p: Any,
-    *,
-    kernel: str,
-    gamma: float,
-    width: float,
-    of: str,
-    squared: bool,
-    unbiased: bool,
-    sample_weight: Any,
+    rows: Rows, *, kernel: str, gamma: float, width: float, of: str, squared: bool, unbiased: bool
 ) -> KernelNorm:
-    predictions = check_predictions(y, p, sample_weight)
     check_choice(kernel, "kernel", ("rbf", "laplacian"))
     check_choice(of, "of", ("confidence", "positive"))
     scale = check_positive(gamma, "gamma") if kernel == "rbf" else check_positive(width, "width")
-    ((outcome, score),) = outcomes_and_scores(predictions, of)
-    return KernelNorm(outcome, score, predictions.weight, kernel, scale, squared, unbiased)
+    ((outcome, score),) = outcomes_and_scores(rows, of)
+    return KernelNorm(outcome, score, rows.weight, kernel, scale, squared, unbiased)
 
 
 register_metric(mmce, _prepare, higher_is_better=False)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from clovecal._checks import (
-    FloatArray,
-    as_floats,
-    check_choice,
-    check_count,
-    check_finite_rows,
-    check_real,
-    check_same_length,
-    check_weights,
-)
-from clovecal.domains import pooled_value, register_metric
+from clovecal._checks import check_choice, check_count
+from clovecal.domains import pooled_value
 from clovecal.errors import InputError
 from clovecal.metrics._binned import BinnedGap
-from clovecal.metrics._means import RowMean
+from clovecal.metrics._per_domain import register_metric
+from clovecal.rows import Rows
 
 
 def regression_calibration(
@@ -66,51 +58,30 @@ def regression_calibration(
     >>> regression_calibration([1.0, 2.0, 3.0], [0.0, 1.0, 2.0], bins=3)
     1.0
     """
-    return pooled_value(_prepare(y, f, moment=moment, bins=bins, norm=norm, debias=debias, sample_weight=sample_weight))
+    with called_f():
+        rows = Rows.without_domains(y, f, sample_weight=sample_weight, task="regression")
+        return pooled_value(_prepare(rows, moment=moment, bins=bins, norm=norm, debias=debias))
 
 
-def _prepare(y: Any, f: Any, *, moment: int, bins: int, norm: str, debias: bool, sample_weight: Any) -> BinnedGap:
-    target = check_real(y, "y")
-    predicted = _predicted_moment(f, moment)
-    check_same_length(y=target, f=predicted)
-    check_count(bins, "bins")
-    weight = check_weights(sample_weight, len(target))
-    columns = [(target**moment, predicted)]
-    return BinnedGap(columns, weight, bins, "mass", norm, debias, binary=False)
+@contextmanager
+def called_f() -> Iterator[None]:
+    """Say ``f`` in errors about the predictions, which a regressor's metrics call so."""
+    try:
+        yield
+    except InputError as error:
+        raise error.about("f") if error.argument == "p" else error from None
 
 
-def mean_squared_error(y: Any, f: Any, *, sample_weight: Any = None) -> float:
-    """Compute the mean of (f − y)², where f may be means or means and variances.
-
-    Examples
-    --------
-    >>> mean_squared_error([1.0, 2.0], [0.0, 2.0])
-    0.5
-    """
-    return pooled_value(_prepare_squared_error(y, f, sample_weight=sample_weight))
-
-
-def _prepare_squared_error(y: Any, f: Any, *, sample_weight: Any) -> RowMean:
-    target, predicted = check_real(y, "y"), _predicted_moment(f, 1)
-    check_same_length(y=target, f=predicted)
-    return RowMean((predicted - target) ** 2, check_weights(sample_weight, len(target)))
-
-
-def _predicted_moment(f: Any, moment: int) -> FloatArray:
+def _prepare(rows: Rows, *, moment: int, bins: int, norm: str, debias: bool) -> BinnedGap:
     check_choice(moment, "moment", (1, 2))
-    array = as_floats(f, "f")
-    if array.ndim != 2 or array.shape[1] != 2:
-        if moment == 2:
-            raise InputError("f", "has no variances but moment is 2", "pass means and variances as two columns")
-        return check_real(array, "f")
-    check_finite_rows(array, "f")
-    if array[:, 1].min() < 0:
-        row = int(np.argmax(array[:, 1] < 0))
-        raise InputError(
-            "f", f"has a negative variance ({array[row, 1]:g})", "its second column is a variance", row=row
-        )
-    return array[:, 0] if moment == 1 else array[:, 0] ** 2 + array[:, 1]
+    check_count(bins, "bins")
+    predicted = rows.score
+    if moment == 2:
+        if rows.p.ndim == 1:
+            raise InputError("p", "has no variances but moment is 2", "pass means and variances as two columns")
+        predicted = predicted**2 + rows.p[:, 1]
+    columns = [(rows.y**moment, predicted)]
+    return BinnedGap(columns, rows.weight, bins, "mass", norm, debias, binary=False)
 
 
-register_metric(mean_squared_error, _prepare_squared_error, higher_is_better=False)
-register_metric(regression_calibration, _prepare, higher_is_better=False)
+register_metric(regression_calibration, _prepare, higher_is_better=False, task="regression")

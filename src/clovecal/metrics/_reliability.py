@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from clovecal._checks import (
-    FloatArray,
-    IntArray,
-    check_choice,
-    check_count,
-    check_fraction,
-    check_predictions,
-)
+from clovecal._checks import AnyArray, FloatArray, IntArray, check_choice, check_count, check_fraction
+from clovecal.domains import Name
 from clovecal.domains.sums import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
 from clovecal.metrics._aspects import outcomes_and_scores
-from clovecal.metrics._means import wilson_interval
+from clovecal.metrics._row_mean import wilson_interval
+from clovecal.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,19 +83,49 @@ def reliability_curve(
     >>> curve.frequency.tolist(), curve.confidence.round(2).tolist()
     ([0.5, 1.0], [0.25, 0.85])
     """
-    predictions = check_predictions(y, p, sample_weight)
-    check_count(bins, "bins")
-    check_choice(binning, "binning", ("width", "mass"))
+    rows = Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
     check_choice(of, "of", (None, "positive", "confidence"))
+    ((outcome, score),) = outcomes_and_scores(rows, of)
+    bins, level = _checked_options(bins, binning, interval, ci)
+    return _curve(outcome, score, rows.weight, bins, binning, interval, level)
+
+
+def reliability_curves_of(
+    rows: Rows, *, bins: int = 10, binning: str = "width", interval: str = "wilson", ci: float = 0.95
+) -> tuple[ReliabilityCurve, Mapping[Name, ReliabilityCurve]]:
+    """Compute the curve of all rows, which are checked, and that of each domain, as `reliability_curve` does."""
+    bins, level = _checked_options(bins, binning, interval, ci)
+    outcome, score = rows.outcome, rows.score
+
+    def curve(members: slice | IntArray) -> ReliabilityCurve:
+        weight = None if rows.weight is None else rows.weight[members]
+        return _curve(outcome[members], score[members], weight, bins, binning, interval, level)
+
+    by_domain = {name: curve(members) for name, members in rows.domains.split()}
+    return curve(slice(None)), MappingProxyType(by_domain)
+
+
+def _checked_options(bins: int, binning: str, interval: str, ci: float) -> tuple[int, float]:
+    check_choice(binning, "binning", ("width", "mass"))
     check_choice(interval, "interval", ("wilson", "jeffreys"))
-    level = check_fraction(ci, "ci")
-    ((outcome, score),) = outcomes_and_scores(predictions, of)
-    weight = np.ones(len(score)) if predictions.weight is None else predictions.weight
+    return check_count(bins, "bins"), check_fraction(ci, "ci")
+
+
+def _curve(
+    outcome: AnyArray,
+    score: FloatArray,
+    weights: FloatArray | None,
+    bins: int,
+    binning: str,
+    interval: str,
+    level: float,
+) -> ReliabilityCurve:
+    weight = np.ones(len(score)) if weights is None else weights
     if binning == "width":
         index = equal_width_bins(score, bins)
         edges = np.arange(bins + 1) / bins
     else:
-        index = equal_mass_bins(score, predictions.weight, bins)
+        index = equal_mass_bins(score, weights, bins)
         counted = weight > 0
         edges = _mass_edges(score[counted], index[counted], bins)
     count = weighted_counts(index, weight, bins)
@@ -110,7 +137,7 @@ def reliability_curve(
     else:
         low, high = _jeffreys_interval(hits, count, level)
     low, high = (np.where(count > 0, limit, np.nan) for limit in (low, high))
-    return ReliabilityCurve(edges, count, confidence, frequency, low, high)
+    return ReliabilityCurve(edges=edges, count=count, confidence=confidence, frequency=frequency, low=low, high=high)
 
 
 def _mass_edges(score: FloatArray, index: IntArray, bins: int) -> FloatArray:

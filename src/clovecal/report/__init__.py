@@ -1,7 +1,7 @@
-"""One self-contained page about an audit: `summarize` computes, `render` draws, `write_report` writes."""
+"""One self-contained page about an audit: `summarize` arranges, `render` draws, `write_report` writes."""
 
 from clovecal.report._content import Report
+from clovecal.report._summarize import summarize
 from clovecal.report.render import render, write_report
-from clovecal.report.summarize import summarize
 
 __all__ = ["Report", "render", "summarize", "write_report"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from clovecal.expecting import RepairStudy
+
 Interval: TypeAlias = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Words:
     """What things are called, which depends on the task.
 
@@ -68,7 +70,7 @@ class Estimate:
     high: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DomainRow:
     """One line of the table of domains.
 
@@ -85,7 +87,7 @@ class DomainRow:
     finding: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CurvePoint:
     """One bin of a reliability diagram."""
 
@@ -106,7 +108,7 @@ class Curve:
     shown: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Diagram:
     """A reliability diagram: all rows, the domains (the worst first), the range of both axes, domains left out."""
 
@@ -145,7 +147,7 @@ class Shift:
     shift: Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Invariance:
     """The test that a score means the same in every domain; ``by_domain`` has the largest shifts, highest first."""
 
@@ -158,65 +160,7 @@ class Invariance:
     left_out: int
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """A domain's loss and calibration error under a method that has not seen the domain."""
-
-    name: str
-    loss: float
-    change: float
-    error: float
-
-
-@dataclass(frozen=True)
-class Repair:
-    """One way of recalibrating, judged on domains left out of its fit.
-
-    Attributes
-    ----------
-    method, meaning
-        Name, and what it does in a few words.
-    mean_loss, worst_loss, worst_loss_in
-        Average over left-out domains, the worst, and which that is.
-    change
-        Average change of the loss against the model as it is, with a confidence interval over domains; None for the
-        model as it is.
-    better_in
-        Number of domains in which the loss is lower than the model's as it is.
-    mean_error, worst_error, worst_error_in
-        The same for the calibration error.
-    by_domain
-        The values behind these.
-    """
-
-    method: str
-    meaning: str
-    mean_loss: float
-    worst_loss: float
-    worst_loss_in: str
-    change: Estimate | None
-    better_in: int
-    mean_error: float
-    worst_error: float
-    worst_error_in: str
-    by_domain: tuple[HeldOut, ...]
-
-
-@dataclass(frozen=True)
-class RepairStudy:
-    """What recalibration would do in a domain nobody has seen; the first entry is the model as it is."""
-
-    repairs: tuple[Repair, ...]
-    recommended: str
-    helps: str  # "yes", "no" or "perhaps"
-    notes: tuple[str, ...]
-
-    def of(self, method: str) -> Repair:
-        """Return the entry with that name."""
-        return next(one for one in self.repairs if one.method == method)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RankedModel:
     """One line of the ranking of models; ``place`` is None for a model that was excluded."""
 
@@ -227,17 +171,18 @@ class RankedModel:
     excluded: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The models in order, and the choice in words."""
+    """The models in order, and the choice, also in words; ``best`` is None when no model is accurate enough."""
 
     verdict: str
+    best: str | None
     criterion: str
     min_accuracy: float | None
     models: tuple[RankedModel, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Everything the page shows; `render` only draws it.
 

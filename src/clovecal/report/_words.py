@@ -5,44 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from clovecal.report._content import Advice, DomainRow, Estimate, Invariance, Repair, RepairStudy, Words
+from clovecal.expecting import MeanChange, Repair, RepairStudy
+from clovecal.report._content import Advice, DomainRow, Invariance, Words
+from clovecal.text import listed as _listed
 
 WORDS: Mapping[str, Words] = MappingProxyType(
     {
         "binary": Words(
-            "ECE",
-            "expected calibration error",
-            "Brier score",
-            "predicted probability",
-            "observed frequency",
-            "happened",
-            "predicted",
-            "accuracy",
-            "it predicts {predicted} on average and {observed} happened",
+            error="ECE",
+            error_in_full="expected calibration error",
+            loss="Brier score",
+            score="predicted probability",
+            outcome="observed frequency",
+            observed="happened",
+            predicted="predicted",
+            success="accuracy",
+            mismatch="it predicts {predicted} on average and {observed} happened",
             percent=True,
         ),
         "multiclass": Words(
-            "ECE",
-            "expected calibration error",
-            "Brier score",
-            "confidence in the top label",
-            "accuracy of the top label",
-            "correct",
-            "confidence",
-            None,  # it is the observed frequency already
-            "its confidence is {predicted} on average and {observed} of its top labels are correct",
+            error="ECE",
+            error_in_full="expected calibration error",
+            loss="Brier score",
+            score="confidence in the top label",
+            outcome="accuracy of the top label",
+            observed="correct",
+            predicted="confidence",
+            success=None,  # it is the observed frequency already
+            mismatch="its confidence is {predicted} on average and {observed} of its top labels are correct",
             percent=True,
         ),
         "regression": Words(
-            "calibration error",
-            "calibration error of the mean",
-            "mean squared error",
-            "predicted mean",
-            "observed mean",
-            "observed",
-            "predicted",
-            None,
-            "it predicts {predicted} on average and {observed} was observed",
+            error="calibration error",
+            error_in_full="calibration error of the mean",
+            loss="mean squared error",
+            score="predicted mean",
+            outcome="observed mean",
+            observed="observed",
+            predicted="predicted",
+            success=None,
+            mismatch="it predicts {predicted} on average and {observed} was observed",
             percent=False,
         ),
     }
@@ -55,15 +57,8 @@ _LONGEST = 60  # characters of domain names in the headline
 
 
 def listed(items: Sequence[str], most: int = _NAMED) -> str:
-    """Join items as prose, the surplus as a number.
-
-    Examples
-    --------
-    >>> listed(["Norway", "Sweden", "the UK"], most=2)
-    'Norway, Sweden and 1 more'
-    """
-    shown = list(items[:most]) + ([f"{len(items) - most} more"] if len(items) > most else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    """Join items as prose, the surplus as a number."""
+    return _listed(items, most)
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -257,7 +252,7 @@ def _recalibrate(repair: RepairStudy, words: Words, ci: float) -> Advice:
 
 def expectation(before: Repair, after: Repair, words: Words, ci: float) -> str:
     """Say what to expect in a domain nobody has seen, before and after recalibrating."""
-    change = after.change or Estimate(0.0, None, None)
+    change = after.change or MeanChange(0.0, None, None)
     losses = number(before.mean_loss, 4), number(after.mean_loss, 4)
     if losses[0] == losses[1]:
         course = f"stays at {losses[0]}"

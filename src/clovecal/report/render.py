@@ -6,12 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from clovecal._files import check_writable, replacing
-from clovecal.errors import InputError
+from clovecal.errors import needs
+from clovecal.files import check_writable, replacing
 from clovecal.report import _words
 from clovecal.report._content import Report
-
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(report: Report) -> str:
@@ -32,18 +30,11 @@ def render(report: Report) -> str:
     Needs the ``report`` extra. The page forbids itself the network (a content security policy), so that a chart library
     that would want to load something could not. Same report, same page: nothing in it depends on the time.
     """
-    try:
-        import jinja2
-        import vl_convert
-
-        from clovecal.report import _charts
-    except ImportError as error:
-        raise InputError(
-            "a report", f"needs the package {error.name}", "install it with pip install 'clovecal[report]'"
-        ) from None
+    jinja2, vl_convert, _ = (needs(package, "report", "a report") for package in ("jinja2", "vl_convert", "altair"))
+    from clovecal.report import _charts, _sections
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        loader=jinja2.FileSystemLoader(_sections.TEMPLATES),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -57,17 +48,20 @@ def render(report: Report) -> str:
         path=_outline,
         finding=_words.FINDINGS.__getitem__,
     )
-    return environment.get_template("report.html").render(
+    sections = _sections.sections_of(report)
+    page: str = environment.get_template("report.html").render(
         report=report,
         words=report.words,
         share=lambda value: _words.share(value, report.words),
-        charts=_specifications(report),
+        sections=sections,
+        charts={name: draw(report) for section in sections for name, draw in section.charts.items()},
         styles=[_charts.style(position) for position in range(report.most_drawn)],
         finding_colours=_charts.FINDING_COLOURS,
-        css=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
-        script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
+        css="\n".join([_sections.read_template("report.css"), *(section.css for section in sections)]),
+        script=_sections.read_template("report.js"),
         vega=_vega(_charts.SCHEMA_VERSION, vl_convert),
     )
+    return page
 
 
 def write_report(report: Report, path: str | Path, *, overwrite: bool = False) -> None:
@@ -86,20 +80,6 @@ def write_report(report: Report, path: str | Path, *, overwrite: bool = False) -
     page = render(report)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
-
-
-def _specifications(report: Report) -> dict[str, Any]:
-    from clovecal.report import _charts
-
-    charts = {"errors": _charts.error_chart(report)}
-    if report.diagram is not None:
-        charts["reliability"] = _charts.reliability_chart(report.diagram, report)
-    if report.invariance is not None:
-        charts["shifts"] = _charts.shift_chart(report)
-    if report.repair is not None:
-        charts["changes"] = _charts.repair_chart(report, "change")
-        charts["held-out-errors"] = _charts.repair_chart(report, "error")
-    return charts
 
 
 @cache

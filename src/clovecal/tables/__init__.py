@@ -1,9 +1,31 @@
-"""Prediction tables from files or any data frame, reduced to the statistics that audits and fits need."""
+"""Tables of predictions and features: files or any data frame in, whole files out, for every command and package.
+
+`formats` opens files and streams their rows, `roles` finds which column is what, `columns` makes arrays of them,
+`predictions`, `features` and `models` read what the commands work on, and `writing` writes predictions.
+"""
 
 from clovecal.tables._apply import apply_to_file
-from clovecal.tables._columns import Columns
-from clovecal.tables._files import TableFile, open_table
-from clovecal.tables._models import read_models
-from clovecal.tables._reduce import PredictionTable, read_predictions
+from clovecal.tables.columns import Columns, read_columns
+from clovecal.tables.features import FeatureRows, read_features
+from clovecal.tables.formats import TableFile, open_table
+from clovecal.tables.models import read_models
+from clovecal.tables.predictions import PredictionTable, read_predictions
+from clovecal.tables.roles import Roles, find_roles
+from clovecal.tables.writing import table_writer, write_table
 
-__all__ = ["Columns", "PredictionTable", "TableFile", "apply_to_file", "open_table", "read_models", "read_predictions"]
+__all__ = [
+    "Columns",
+    "FeatureRows",
+    "PredictionTable",
+    "Roles",
+    "TableFile",
+    "apply_to_file",
+    "find_roles",
+    "open_table",
+    "read_columns",
+    "read_features",
+    "read_models",
+    "read_predictions",
+    "table_writer",
+    "write_table",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,15 @@ import numpy as np
 
 from clovecal._checks import AnyArray
 from clovecal.errors import InputError
-from clovecal.tables import open_table
-from clovecal.tables._columns import find_columns, reject_duplicates
-from clovecal.tables._values import names_of, numbers_of
+from clovecal.tables.columns import is_numeric, names_of, numbers_of
+from clovecal.tables.formats import data_row_error, open_table
+from clovecal.tables.roles import find_roles
+from clovecal.text import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ARRAYS = {"features": ("X", "features"), "label": ("y", "label", "labels"), "domain": ("domains", "domain")}
-# Stand for the features, of which there may be thousands, and for a role that is not looked for, where columns are
-# guessed.
-_FEATURES, _NONE = "\0features", "\0none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +57,9 @@ class FeatureRows:
     def training_labels(self) -> tuple[AnyArray, AnyArray]:
         """Return labels and domains, or raise if one is missing."""
         if self.y is None:
-            raise InputError("the file", "has no labels", "name them with --label")
+            raise InputError("the file", "has no labels", "name their column with label")
         if not self.domains:
-            raise InputError("the file", "has no domains", "name them with --domain")
+            raise InputError("the file", "has no domains", "name their column with domains")
         columns = list(self.domains.values())
         return self.y[1], columns[0] if len(columns) == 1 else np.column_stack(columns)
 
@@ -96,7 +94,7 @@ def read_features(
     """
     if format is None and Path(source).suffix.lower() == ".npz":
         if prefix is not None:
-            raise InputError("--features", "names columns of a table", "the features of an npz archive are its array X")
+            raise InputError("prefix", "names columns of a table", "the features of an npz archive are its array X")
         return _from_archive(Path(source), label, domains, required)
     return _from_table(source, label, domains, prefix, names, format, required)
 
@@ -132,7 +130,7 @@ def _from_archive(path: Path, label: str | None, domains: Sequence[str], require
             raise InputError(
                 f"array {name!r}",
                 f"of {str(path)!r} has shape {arrays[name].shape} of {arrays[name].dtype}",
-                "it must be text or numbers, one a row",
+                "it must be text or numbers, one per row",
             )
         if len(arrays[name]) != len(X):
             raise InputError(
@@ -159,9 +157,11 @@ def _array_name(
 
 def _reject_not_finite(array: AnyArray, name: str) -> None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        row, *column = np.argwhere(~np.isfinite(array))[0]
-        place = f"data row {row + 1}" + "".join(f", column {number + 1}" for number in column)
-        raise InputError(f"array {name!r}", f"is {array[row, *column]} at {place}", "fill it in or drop such rows")
+        row, *column = np.argwhere(~np.isfinite(array))[0].tolist()
+        place = "".join(f"column {number + 1} of " for number in column)
+        raise data_row_error(
+            f"{place}array {name!r}", f"is {array[row, *column]}", "fill it in or drop such rows", row=row
+        )
 
 
 def _domain_columns(arrays: Mapping[str, AnyArray], names: Sequence[str]) -> dict[str, AnyArray]:
@@ -184,100 +184,66 @@ def _from_table(
     import pyarrow as pa
 
     table = open_table(source, format=format)
-    reject_duplicates(table.columns)
+    asked = ("label", "domain")
     # A fitted head knows its features; the label and the domain are guessed among the other columns.
-    free = [name for name in table.columns if required or names is None or name not in names]
-    found_label, found_domains = _roles(table.columns, free, label, domains, required)
-    roles = {name for name in (found_label, *found_domains) if name is not None}
+    known = [] if names is None else [name for name in names if name in table.columns]
+    roles = find_roles(
+        table.columns,
+        asked if required else (),
+        optional=("features",) if required else (*asked, "features"),
+        label=label,
+        domains=domains,
+        features=known if not required else (),
+    )
+    others = {*roles.columns("label"), *roles.domains}
     if names is not None:
         missing = next((name for name in names if name not in table.columns), None)
         if missing is not None:
             raise InputError(f"{source!r}", f"has no column {missing!r}, which the head was trained on", "add it")
-        twice = next((name for name in names if required and name in roles), None)
+        twice = next((name for name in names if required and name in others), None)
         if twice is not None:
             raise InputError(
                 f"column {twice!r}", f"of {source!r} is a feature and the label or domain too", "name another"
             )
         wanted = list(names)
     else:
-        wanted = [name for name in table.columns if name not in roles and name.startswith(prefix or "")]
+        wanted = [name for name in roles.features if name.startswith(prefix or "")]
     if not wanted and prefix is not None:
         raise InputError(
             f"{source!r}", f"has no column whose name begins with {prefix!r}", "name the features' beginning"
         )
-    used = [*wanted, *(name for name in table.columns if name in roles and name not in wanted)]
-    batches = list(table.batches(used, as_numbers=[name for name in wanted if names is not None or prefix]))
+    used = [*wanted, *(name for name in table.columns if name in others and name not in wanted)]
+    as_numbers = [name for name in wanted if names is not None or prefix]
+    batches = list(table.batches(used, as_numbers=as_numbers, as_names=[name for name in used if name in others]))
     whole = pa.Table.from_batches(batches).combine_chunks() if batches else None
     if whole is None or not whole.num_rows:
-        raise InputError(f"{source!r}", "has a header but no rows", "give a table with rows")
+        raise table.empty()
     if names is None and prefix is None:
-        wanted = [name for name in wanted if _is_numeric(whole.schema.field(name).type)]
+        wanted = [name for name in wanted if is_numeric(whole.schema.field(name).type)]
         if not wanted:
             raise InputError(
                 f"{source!r}",
                 "has no column of numbers besides the label and the domain",
                 "a list of numbers must be spread over a column each",
             )
-    if not required and label is None and found_label is not None and whole[found_label].null_count == len(whole):
-        found_label = None  # a column of labels to come
+    if "label" in roles.guessed and not required and whole[roles.label].null_count == len(whole):
+        roles = replace(roles, label=None)  # a column of labels to come
     X = pa.table({name: numbers_of(whole[name].combine_chunks(), name, 0) for name in wanted})
-    y = None if found_label is None else (found_label, _labels(whole, found_label))
-    if len(found_domains) == 1:
-        members = {found_domains[0]: _labels(whole, found_domains[0])}
+    y = None if roles.label is None else (roles.label, _labels(whole, roles.label))
+    if len(roles.domains) == 1:
+        members = {roles.domains[0]: _labels(whole, roles.domains[0])}
     else:
-        members = {name: numbers_of(whole[name].combine_chunks(), name, 0) for name in found_domains}
-    words = [
-        _in_words("label", [] if found_label is None else [found_label], guessed=label is None),
-        _in_words("domain", found_domains, guessed=not domains),
-    ]
+        members = {name: numbers_of(whole[name].combine_chunks(), name, 0) for name in roles.domains}
+    words = [str(roles)]
     if names is None:
-        words.append(_features_in_words(wanted, [name for name in used if name not in {*wanted, *roles}]))
+        words.append(_features_in_words(wanted, [name for name in used if name not in {*wanted, *others}]))
     return FeatureRows(X, y, members, "; ".join(words))
-
-
-def _roles(
-    available: Sequence[str], free: Sequence[str], label: str | None, domains: Sequence[str], required: bool
-) -> tuple[str | None, tuple[str, ...]]:
-    """Return the label's column and the domains', or what of them there is; guesses are made among the free columns."""
-    absent = next((name for name in (label, *domains) if name is not None and name not in available), None)
-    if absent is not None:
-        raise InputError(f"column {absent!r}", "is not in the table", f"it has {_listed(available)}")
-    if required:
-        columns = find_columns([*available, _FEATURES], label=label, scores=(_FEATURES,), domains=domains)
-        return columns.label, columns.domains
-    stand_ins = (_FEATURES, _NONE)
-    found_label = label or _if_any(
-        lambda: find_columns([*free, *stand_ins], scores=(_FEATURES,), domains=(_NONE,)).label
-    )
-    rest = [name for name in free if name != found_label]
-    found = tuple(domains) or _if_any(
-        lambda: find_columns([*rest, *stand_ins], label=_NONE, scores=(_FEATURES,)).domains
-    )
-    return found_label, found or ()
-
-
-def _in_words(role: str, names: Sequence[str], *, guessed: bool) -> str:
-    if not names:
-        return f"no {role}"
-    return f"{role} {', '.join(map(repr, names))}{' (guessed)' if guessed else ''}"
 
 
 def _features_in_words(features: Sequence[str], left_out: Sequence[str]) -> str:
     count = "1 feature" if len(features) == 1 else f"{len(features):,} features"
-    without = f"; left out, not numbers: {_listed(left_out)}" if left_out else ""
-    return f"{count}, {_listed(features, most=3)}{without}"
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(map(repr, names[:most]))
-    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
-
-
-def _if_any(find: Any) -> Any:
-    try:
-        return find()
-    except InputError:
-        return None
+    without = f"; left out, not numbers: {quoted(left_out)}" if left_out else ""
+    return f"{count}, {quoted(features, most=3)}{without}"
 
 
 def _labels(table: pa.Table, name: str) -> AnyArray:
@@ -285,12 +251,4 @@ def _labels(table: pa.Table, name: str) -> AnyArray:
     return np.asarray(values)[codes]
 
 
-def _is_numeric(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    )
+__all__ = ["FeatureRows", "read_features"]

@@ -1,7 +1,8 @@
 """Training for calibration in every domain: CLOvE and its rivals (needs the ``train`` extra).
 
 Three ways in: `losses`, pure functions for a loop of one's own; `fit` with an objective, for any torch model;
-`CloveClassifier`, a scikit-learn estimator on frozen features. `train_ensemble` trains hundreds of models at once.
+`CloveClassifier`, a scikit-learn estimator on frozen features. `train_ensemble` trains hundreds of models at once, and
+`export` trains a whole network on images or texts and writes it with tables of its predictions.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from clovecal.training.loop.predicting import predict_logits
     from clovecal.training.loop.stopping import EarlyStopping
     from clovecal.training.mlp import MLP
+    from clovecal.training.network.backbones import (
+        BACKBONES,
+        Backbone,
+        FeatureClassifier,
+        Pixels,
+        register_backbone,
+    )
+    from clovecal.training.network.exporting import export
+    from clovecal.training.network.folder import load_network
+    from clovecal.training.network.recipe import Recipe, default_recipe
+    from clovecal.training.network.training import Resources
     from clovecal.training.objectives import (
         CORAL,
         ERM,
@@ -32,29 +44,39 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BACKBONES",
     "CORAL",
     "ERM",
     "IRM",
     "MLP",
     "OBJECTIVES",
+    "Backbone",
     "BatchDomains",
     "CLOvE",
     "CloveClassifier",
     "EarlyStopping",
+    "FeatureClassifier",
     "FitResult",
     "GroupDRO",
     "Loss",
     "Member",
     "Objective",
     "PenalisedObjective",
+    "Pixels",
+    "Recipe",
+    "Resources",
     "TrainedEnsemble",
     "TrainingData",
     "TrainingWarning",
+    "default_recipe",
+    "export",
     "fit",
     "load_head",
+    "load_network",
     "losses",
     "make_objective",
     "predict_logits",
+    "register_backbone",
     "register_objective",
     "train_ensemble",
 ]
@@ -70,6 +92,11 @@ _HOMES = {
     "loop.stopping": ["EarlyStopping"],
     "losses": ["losses"],
     "mlp": ["MLP"],
+    "network.backbones": ["BACKBONES", "Backbone", "FeatureClassifier", "Pixels", "register_backbone"],
+    "network.exporting": ["export"],
+    "network.folder": ["load_network"],
+    "network.recipe": ["Recipe", "default_recipe"],
+    "network.training": ["Resources"],
     "objectives": ["CORAL", "ERM", "IRM", "CLOvE", "GroupDRO", "Loss", "Objective", "PenalisedObjective"],
 }
 

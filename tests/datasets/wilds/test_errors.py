@@ -103,28 +103,34 @@ def test_a_missing_column(name, table, column, own_miniature, refusal):
 @pytest.mark.parametrize(
     ("name", "table", "column", "value", "said"),
     [
-        ("camelyon17", "metadata.csv", "tumor", "x", "column 'tumor' .* is 'x' at row 3; it must hold a number"),
+        ("camelyon17", "metadata.csv", "tumor", "x", "column 'tumor' .* at data row 4 is 'x'; it must hold a number"),
         (
             "camelyon17",
             "metadata.csv",
             "tumor",
             "",
-            "column 'tumor' .* is empty at row 3; .* a finite number",
+            "column 'tumor' .* at data row 4 is empty; .* a finite number",
         ),
-        ("camelyon17", "metadata.csv", "center", "0.5", "column 'center' .* is 0.5 at row 3; .* a whole number"),
-        ("camelyon17", "metadata.csv", "split", "2", "column 'split' .* is 2 at row 3; it must be 0 or 1"),
-        ("fmow", "rgb_metadata.csv", "category", "igloo", "column 'category' .* is 'igloo' at row 3"),
+        ("camelyon17", "metadata.csv", "center", "0.5", "column 'center' .* at data row 4 is 0.5; .* a whole number"),
+        ("camelyon17", "metadata.csv", "split", "2", "column 'split' .* at data row 4 is 2; it must be 0 or 1"),
+        ("fmow", "rgb_metadata.csv", "category", "igloo", "column 'category' .* at data row 4 is 'igloo'"),
         (
             "fmow",
             "rgb_metadata.csv",
             "timestamp",
             "soon",
-            "column 'timestamp' .* is 'soon' at row 3; .* a time",
+            "column 'timestamp' .* at data row 4 is 'soon'; .* a time",
         ),
-        ("fmow", "rgb_metadata.csv", "split", "", "column 'split' .* is empty at row 3; it must hold a label"),
-        ("poverty", "dhs_metadata.csv", "country", "france", "column 'country' .* is 'france' at row 3"),
-        ("poverty", "dhs_metadata.csv", "wealthpooled", "inf", "'wealthpooled' .* is inf at row 3; .* a finite number"),
-        ("amazon", "splits/user.csv", "split", "9", "column 'split' .* is 9 at row 3; it must be −1 to 4"),
+        ("fmow", "rgb_metadata.csv", "split", "", "column 'split' .* at data row 4 is empty; it must hold a label"),
+        ("poverty", "dhs_metadata.csv", "country", "france", "column 'country' .* at data row 4 is 'france'"),
+        (
+            "poverty",
+            "dhs_metadata.csv",
+            "wealthpooled",
+            "inf",
+            "'wealthpooled' .* data row 4 is inf; .* a finite number",
+        ),
+        ("amazon", "splits/user.csv", "split", "9", "column 'split' .* at data row 4 is 9; it must be −1 to 4"),
     ],
 )
 def test_a_wrong_cell(name, table, column, value, said, own_miniature, refusal):
@@ -137,7 +143,7 @@ def test_an_unknown_split_in_civilcomments(own_miniature, refusal):
     folder = own_miniature("civilcomments")
     edit(folder / "all_data_with_identities.csv", ",val,", ",extra,")
     message = refusal(wilds.load, "civilcomments", folder.parent)
-    assert "is 'extra' at row " in message
+    assert re.search(r"at data row \d+ is 'extra'", message)
     assert "it must be train, val or test" in message
 
 
@@ -171,7 +177,7 @@ def test_a_corrupt_image_names_its_file_and_row(own_miniature, refusal):
     path.write_bytes(path.read_bytes()[:60])
     message = refusal(data.inputs.__getitem__, 4)
     assert str(path) in message
-    assert f"(row {data.metadata['row'][4]}) cannot be decoded" in message
+    assert f"at data row {data.metadata['row'][4] + 1} cannot be decoded" in message
 
 
 def test_a_missing_image_names_its_file_and_row(own_miniature, refusal):
@@ -179,7 +185,7 @@ def test_a_missing_image_names_its_file_and_row(own_miniature, refusal):
     data = wilds.load("fmow", folder.parent)
     path = data.inputs.folder / data.inputs.names[2]
     path.unlink()
-    assert f"{str(path)!r} (row {data.metadata['row'][2]}) is missing" in refusal(data.inputs.__getitem__, 2)
+    assert f"{str(path)!r} at data row {data.metadata['row'][2] + 1} is missing" in refusal(data.inputs.__getitem__, 2)
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", "other"])
@@ -190,7 +196,7 @@ def test_a_corrupt_array_names_its_file_and_row(content, own_miniature, refusal)
         np.savez(path, y=np.zeros(3))
     else:
         path.write_bytes(content)
-    assert "landsat_poverty_img_5.npz' (row 5) cannot be decoded" in refusal(
+    assert "landsat_poverty_img_5.npz' at data row 6 cannot be decoded" in refusal(
         wilds.load("poverty", folder.parent).inputs.__getitem__, 5
     )
 
@@ -199,7 +205,7 @@ def test_an_array_that_is_too_short(by_hand, refusal):
     root = by_hand("poverty", folder="poverty_v1.0", table=("country,wealthpooled,urban", "kenya,1,1", "togo,2,0"))
     np.save(root / "poverty_v1.0" / "landsat_poverty_imgs.npy", np.zeros((1, 2, 2, 8)))
     inputs = wilds.load("poverty", root, in_domain=1).inputs
-    assert "has 1 images, none for row 1" in refusal(inputs.__getitem__, 1)
+    assert "has 1 images, none for data row 2" in refusal(inputs.__getitem__, 1)
 
 
 def test_unknown_names_and_choices(small_root, refusal):
@@ -232,17 +238,17 @@ def test_wrong_predictions(small_root, refusal):
     data = wilds.load("fmow", small_root).part("test")
     n = len(data)
     assert f"y_pred has 1 rows but data has {n}" in refusal(wilds.evaluate, data, [0])
-    assert "y_pred is 62 at row 0; pass predicted labels, whole numbers 0 to 61" in refusal(
+    assert "y_pred at row 0 is 62; pass predicted labels, whole numbers 0 to 61" in refusal(
         wilds.evaluate, data, [62] * n
     )
-    assert "y_pred is 0.5 at row 0" in refusal(wilds.evaluate, data, [0.5] * n)
+    assert "y_pred at row 0 is 0.5" in refusal(wilds.evaluate, data, [0.5] * n)
 
 
 @pytest.mark.parametrize("name", ["camelyon17", "fmow"])
 def test_without_pillow(name, small_root, refusal, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     assert refusal(wilds.load, name, small_root) == (
-        "images need the package pillow; install it with pip install 'clovecal[images]'."
+        "decoding images needs the package PIL; install it with pip install 'clovecal[images]'."
     )
 
 

@@ -8,9 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from clovecal.datasets import _columns, wilds
-from clovecal.datasets._splits import hold_out
+from clovecal.datasets import wilds
+from clovecal.datasets.splits import hold_out
 from clovecal.datasets.wilds import amazon, civilcomments, fmow, poverty
+from clovecal.tables import formats
 
 CAMELYON = (
     ",patient,node,x_coord,y_coord,tumor,slide,center,split",
@@ -326,7 +327,7 @@ def test_amazon_is_known_by_its_module_too(small_root):
 @pytest.mark.parametrize("name", ["civilcomments", "amazon"])
 def test_a_table_read_in_many_pieces_is_the_same_table(name, small_root, monkeypatch):
     whole = wilds.load(name, small_root)
-    monkeypatch.setattr(_columns, "_BLOCK_BYTES", 700)  # a few rows
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 700)  # a few rows
     pieces = wilds.load(name, small_root)
     assert texts_of(pieces) == texts_of(whole)
     assert pieces.y.tolist() == whole.y.tolist()

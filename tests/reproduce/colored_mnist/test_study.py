@@ -14,28 +14,31 @@ from sklearn.model_selection import StratifiedKFold
 
 import clovecal as cc
 from clovecal import InputError, records
-from clovecal.cli import _reproduce_colored_mnist as cli
+from clovecal.cli import group
 from clovecal.datasets import Digits, load_digits
+from clovecal.reproduce.colored_mnist import STUDY
 from clovecal.reproduce.colored_mnist import study as colored_mnist
 from clovecal.reproduce.colored_mnist.averages import Average, keep_predictions, run_averages
 from clovecal.reproduce.colored_mnist.choice import (
     CRITERIA,
     OURS,
     choose,
-    half_skill,
     objective,
     optimal_log_losses,
     pearson,
     pools,
     ranked,
+    selection,
     spread,
 )
 from clovecal.reproduce.colored_mnist.data import Part, Split, split
 from clovecal.reproduce.colored_mnist.figures import box_figure, correlation_figure, figures, selection_figure
 from clovecal.reproduce.colored_mnist.measures import DEALS, MEASURES, measure
-from clovecal.reproduce.colored_mnist.study import METHODS, SETTINGS, Config, Method, configs, draw, run
+from clovecal.reproduce.colored_mnist.settings import METHODS, SETTINGS, Method
+from clovecal.reproduce.colored_mnist.study import Config, Models, configs, draw, run
 from clovecal.reproduce.colored_mnist.tables import tables
 
+COMMAND = ["reproduce", "colored-mnist"]
 FOLDER = Path(__file__).parents[3] / "experiments" / "colored-mnist"
 
 
@@ -69,7 +72,7 @@ def pool_of_five():
 
 def test_the_floor_is_halfway_from_chance_to_the_most_accurate_model(pool_of_five):
     (pool,) = pools(pool_of_five, "digit25")
-    assert half_skill(pool) == pytest.approx(0.5 + (0.9 - 0.5) / 2)  # .7
+    assert selection(pool, "ece").min_accuracy == pytest.approx(0.5 + (0.9 - 0.5) / 2)  # .7
 
 
 def test_a_floor_is_of_the_model_as_it_is_which_the_test_domain_is_judged_with():
@@ -77,14 +80,14 @@ def test_a_floor_is_of_the_model_as_it_is_which_the_test_domain_is_judged_with()
     useless["validation"] = {**useless["validation"], "accuracy": [0.5, 0.5]}
     (pool,) = pools([useless, record(1, id_accuracy=0.8, ood=0.7)], "digit25")
     assert choose(pool, "raw-irm", 0.6) == 1
-    assert half_skill(pool) == pytest.approx(0.65)
+    assert selection(pool, "ece").min_accuracy == pytest.approx(0.65)
 
 
 def test_the_lowest_criterion_above_the_floor_comes_first_and_ties_go_to_the_more_accurate(pool_of_five):
     (pool,) = pools(pool_of_five, "digit25")
-    assert ranked(pool, "ece", 0.0).tolist() == [0, 2, 1, 3, 4]  # 1 and 2 tie at .02; 2 is more accurate
-    assert ranked(pool, "ece", 0.69).tolist() == [2, 3, 4]
-    assert ranked(pool, "ece", 0.95).tolist() == []
+    assert ranked(pool, "ece", 0.0) == [0, 2, 1, 3, 4]  # 1 and 2 tie at .02; 2 is more accurate
+    assert ranked(pool, "ece", 0.69) == [2, 3, 4]
+    assert ranked(pool, "ece", 0.95) == []
 
 
 def test_the_choice_is_the_most_accurate_of_the_best_so_many(pool_of_five):
@@ -159,11 +162,11 @@ def test_a_method_trains_with_its_own_penalty_and_kernel():
     objectives = pytest.importorskip("clovecal.training.objectives")
     drawn = draw(Config("color05", METHODS["clove-unbiased"], member=0))
     assert 10**4.5 <= drawn.penalty_weight <= 10**6.5
-    ours = colored_mnist._objective(METHODS["clove-unbiased"], drawn)
+    ours = colored_mnist.objective_of(METHODS["clove-unbiased"], drawn)
     assert ours.options["unbiased"]
-    assert "unbiased" not in colored_mnist._objective(METHODS["clove"], drawn).options
-    assert colored_mnist._objective(METHODS["clove-full"], drawn).options["gamma"] == 30
-    assert isinstance(colored_mnist._objective(METHODS["irm"], drawn), objectives.IRM)
+    assert "unbiased" not in colored_mnist.objective_of(METHODS["clove"], drawn).options
+    assert colored_mnist.objective_of(METHODS["clove-full"], drawn).options["gamma"] == 30
+    assert isinstance(colored_mnist.objective_of(METHODS["irm"], drawn), objectives.IRM)
 
 
 def test_digits_are_dealt_to_one_domain_each_and_five_sevenths_train():
@@ -247,26 +250,24 @@ def quick_training(monkeypatch):
     """Replace training by logits that depend on the member's number; return the configurations it was asked for."""
     asked = []
 
-    def train(members, rows, device, on_models):
+    def train(members, rows, device, task):
         asked.extend(members)
-        if on_models is not None:
-            on_models(float(len(members)))
+        task.advance(len(members))
         logits = np.array([np.random.default_rng(config.member).normal(size=len(rows.X)) for config in members])
         return logits, ["loss is NaN at step 3" if config.member == 2 else None for config in members]
 
-    monkeypatch.setattr(colored_mnist, "_train", train)
+    monkeypatch.setattr(colored_mnist, "train", train)
     return asked
 
 
-WANTED = configs(data="digits", settings=["digit25"], methods=["erm", "clove"], members=3)
+WANTED = tuple(configs(data="digits", settings=["digit25"], methods=["erm", "clove"], members=3))
 
 
-def test_a_run_writes_a_record_a_model_and_says_which_diverged(quick_training, tmp_path):
-    done = []
-    run(WANTED, tmp_path / "results.jsonl", on_models=done.append)
+def test_a_run_writes_a_record_a_model_and_says_which_diverged(quick_training, tmp_path, told):
+    run(Models(WANTED, tmp_path), progress=told)
     found = records.read(tmp_path / "results.jsonl")
     assert [one["config"] for one in found] == [json.loads(json.dumps(asdict(config))) for config in WANTED]
-    assert sum(done) == len(WANTED)
+    assert (told.tasks, told.done) == ([("Training", len(WANTED))], len(WANTED))
     for one in found:
         assert ("diverged" in one) == (one["config"]["member"] == 2)
         assert one["hyperparameters"]["hidden"] == draw(WANTED[one["config"]["member"]]).hidden
@@ -289,32 +290,32 @@ def test_a_run_goes_on_without_repeating_finished_members(quick_training, tmp_pa
 
     monkeypatch.setattr(records, "append", interrupting)
     with pytest.raises(KeyboardInterrupt):
-        run(WANTED, results, at_once=2)
+        run(Models(WANTED, tmp_path, at_once=2))
     monkeypatch.setattr(records, "append", appended)
     assert len(records.read(results)) == 2
     quick_training.clear()
-    run(WANTED, results, at_once=2)
-    assert quick_training == WANTED[2:]
+    run(Models(WANTED, tmp_path, at_once=2))
+    assert tuple(quick_training) == WANTED[2:]
     quick_training.clear()
     before = results.read_bytes()
-    run(WANTED, results)
+    run(Models(WANTED, tmp_path))
     assert quick_training == []
     assert results.read_bytes() == before
 
 
 def test_measuring_in_other_processes_changes_nothing(quick_training, tmp_path):
     few = WANTED[:2]
-    run(few, tmp_path / "one" / "results.jsonl")
-    run(few, tmp_path / "two" / "results.jsonl", workers=2)
+    run(Models(few, tmp_path / "one"))
+    run(Models(few, tmp_path / "two", workers=2))
     one, two = (records.read(tmp_path / name / "results.jsonl") for name in ("one", "two"))
     assert [each["recalibrated"] for each in one] == [each["recalibrated"] for each in two]
 
 
 def test_records_of_the_same_method_trained_otherwise_are_not_mixed(quick_training, tmp_path):
-    run(WANTED[:1], tmp_path / "results.jsonl")
+    run(Models(WANTED[:1], tmp_path))
     longer = replace(WANTED[0], method=replace(METHODS["erm"], steps=1001))
     with pytest.raises(InputError, match="results has models of 'erm' trained with other options or data"):
-        run([longer], tmp_path / "results.jsonl")
+        run(Models((longer,), tmp_path))
 
 
 def test_an_average_is_the_mean_probability_of_the_best_ranked(pool_of_five, tmp_path):
@@ -341,8 +342,8 @@ def test_an_average_whose_predictions_are_gone_is_left_out(pool_of_five, tmp_pat
 def test_a_tiny_study_trains_for_real(tmp_path):
     pytest.importorskip("torch")
     wanted = configs(data="digits", settings=["digit25"], members=1, tiny=True)
-    wanted = [replace(config, method=replace(config.method, steps=5)) for config in wanted]
-    run(wanted, tmp_path / "results.jsonl", device="cpu")
+    wanted = tuple(replace(config, method=replace(config.method, steps=5)) for config in wanted)
+    run(Models(wanted, tmp_path, device="cpu"))
     found = records.read(tmp_path / "results.jsonl")
     assert len(found) == len(wanted)
     assert all(one.get("diverged") is None for one in found)
@@ -429,7 +430,7 @@ def test_tables_have_the_papers_number_beside_ours(two_seeds):
         }
         for seed in (0, 1)
     ]
-    text = tables([*two_seeds, diverged], averages)
+    text = tables([*two_seeds, diverged, *averages])
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     by_label = {tuple(row[:2]): row for row in rows}
     alone = by_label["in-domain accuracy alone", "the paper's methods"]
@@ -450,47 +451,42 @@ def test_tables_have_the_papers_number_beside_ours(two_seeds):
 def test_a_share_is_close_to_the_optimum_within_a_twentieth_of_a_nat():
     optimum = optimal_log_losses("color05")[0]
     found = [record(n, setting="color05", loss=optimum + extra) for n, extra in enumerate((0.01, 0.049, 0.051))]
-    assert "| 67% |" in tables(found, [])
+    assert "| 67% |" in tables(found)
 
 
 def test_the_command_trains_draws_and_prints_and_then_only_draws(quick_training, tmp_path):
     arguments = ["--tiny", "--members", "2", "--setting", "digit25", "--output", str(tmp_path / "out")]
-    first = CliRunner().invoke(cli.command, arguments)
+    first = CliRunner().invoke(group, [*COMMAND, *arguments])
     assert first.exit_code == 0, first.output
     assert "0 of 10 models have a record; 10 to train." in first.stderr
     assert "| in-domain accuracy alone |" in first.stdout
     pictures = {path.name for path in (tmp_path / "out").glob("*.png")}
     assert pictures == {"log-loss.png", "criteria-digit25.png", "selection.png", "ece-against-irm.png"}
     quick_training.clear()
-    again = CliRunner().invoke(cli.command, ["--figures-only", "--output", str(tmp_path / "out")])
+    again = CliRunner().invoke(group, [*COMMAND, "--figures-only", "--output", str(tmp_path / "out")])
     assert again.stdout == first.stdout
     assert quick_training == []
 
 
-def test_the_command_offers_the_settings_and_methods_that_there_are():
-    assert set(cli._SETTINGS) == set(SETTINGS)
-    assert set(cli._METHODS) == set(METHODS)
-
-
-def test_an_interrupted_command_says_that_models_are_kept(monkeypatch, tmp_path):
+def test_an_interrupted_command_says_that_what_is_done_is_kept(monkeypatch, tmp_path):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(colored_mnist, "run", interrupt)
-    result = CliRunner().invoke(cli.command, ["--tiny", "--members", "1", "--output", str(tmp_path)])
+    result = CliRunner().invoke(group, [*COMMAND, "--tiny", "--members", "1", "--output", str(tmp_path)])
     assert result.exit_code == 130
-    assert "finished models are kept" in result.stderr
+    assert "what is done is kept, and the same command goes on" in result.stderr
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path):
     pytest.importorskip("torch")
-    result = CliRunner().invoke(cli.command, ["--tiny", "--device", "abacus", "--output", str(tmp_path)])
+    result = CliRunner().invoke(group, [*COMMAND, "--tiny", "--device", "abacus", "--output", str(tmp_path)])
     assert isinstance(result.exception, InputError)
     assert "device is 'abacus', which cannot be used" in str(result.exception)
 
 
 def test_a_folder_without_records_is_named(tmp_path):
-    result = CliRunner().invoke(cli.command, ["--figures-only", "--output", str(tmp_path)])
+    result = CliRunner().invoke(group, [*COMMAND, "--figures-only", "--output", str(tmp_path)])
     assert isinstance(result.exception, InputError)
     assert "has no records; run without --figures-only first" in str(result.exception)
 
@@ -512,14 +508,14 @@ def test_a_study_that_cannot_be_is_refused(change, message):
 
 @pytest.mark.skipif(not FOLDER.exists(), reason="the source distribution has no experiments")
 def test_the_readme_shows_the_committed_records_and_averages_are_of_the_models_ranked_best():
-    found, averages = (records.read(FOLDER / name) for name in ("results.jsonl", "averages.jsonl"))
+    found, averages = (records.read(FOLDER / name) for name in STUDY.record_files)
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     shown = text.partition("<!-- table: made from the records -->")[2].partition("<!-- end of table -->")[0]
-    assert shown.strip() == tables(found, averages)
+    assert shown.strip() == STUDY.tables(STUDY.read(FOLDER))
     for average in averages:
         config = average["config"]
         of_seed = [one for one in found if one["config"]["seed"] == config["seed"]]
         (pool,) = pools(of_seed, config["setting"], config["methods"])
-        best = ranked(pool, config["criterion"], half_skill(pool))[: config["count"]]
+        best = ranked(pool, config["criterion"])[: config["count"]]
         chosen = [pool.records[number]["config"] for number in best]
         assert average["members"] == [[one["method"]["name"], one["member"]] for one in chosen]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,9 @@ from click.testing import CliRunner
 
 from clovecal import records
 from clovecal.cli import group
-from clovecal.reproduce.gaussian import study
+from clovecal.reproduce.gaussian import STUDY, study
 from clovecal.reproduce.gaussian.tables import regression_threshold, vanishing
+from clovecal.reproduce.study import Plan
 
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
@@ -22,14 +22,14 @@ FOLDER = Path(__file__).parents[3] / "experiments" / "gaussian"
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("gaussian") / "results.jsonl"
-    study.run(study.Config.tiny(), path)
-    return path
+    plan = study.plan(tmp_path_factory.mktemp("gaussian"), tiny=True)
+    STUDY.run(plan)
+    return plan.results
 
 
 @pytest.fixture
 def found(results: Path) -> list[dict[str, Any]]:
-    return study.recorded(study.Config.tiny(), results)
+    return STUDY.read(results.parent, study.configs(tiny=True))
 
 
 def of_kind(found: list[dict[str, Any]], part: str, kind: str) -> list[dict[str, Any]]:
@@ -97,41 +97,40 @@ def test_penalties_lower_the_spurious_weight_of_training(found: list[dict[str, A
 
 
 def test_a_second_run_computes_nothing_and_a_cut_file_is_completed(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any
 ) -> None:
     lines = results.read_bytes().splitlines(keepends=True)
     cut = tmp_path / "results.jsonl"
     cut.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
-    done: list[int] = []
-    study.run(study.Config.tiny(), cut, on_part=lambda: done.append(1))
-    assert len(done) == 1
+    plan = study.plan(tmp_path, tiny=True)
+    STUDY.run(plan, progress=told)
+    assert (told.tasks, told.done) == ([("Computing", 1)], 1)
     assert len(records.read(cut)) == len(lines)
     monkeypatch.setattr(study, "train", None)
-    study.run(study.Config.tiny(), cut)
+    STUDY.run(plan)
     assert len(records.read(cut)) == len(lines)
 
 
 def test_runs_are_the_same_on_the_same_configuration(results: Path, tmp_path: Path) -> None:
-    again = tmp_path / "results.jsonl"
-    config = replace(study.Config.tiny(), regression=(), simulation=(), training=())
-    study.run(config, again)
-    for one, other in zip(study.recorded(config, results), study.recorded(config, again), strict=True):
+    configs = tuple(one for one in study.configs(tiny=True) if isinstance(one, study.Classification))
+    STUDY.run(Plan(configs, tmp_path))
+    for one, other in zip(STUDY.read(results.parent, configs), STUDY.read(tmp_path), strict=True):
         assert one["draws"] == other["draws"]
 
 
 def test_records_of_another_configuration_are_left_out(results: Path) -> None:
-    assert study.recorded(study.Config(), results) == []
+    assert STUDY.read(results.parent, study.configs()) == []
 
 
 def test_the_whole_study_has_at_least_five_dimensions_and_twenty_draws_of_each_kind() -> None:
-    config = study.Config()
+    configs = study.configs()
     for kind in ("full", "isotropic"):
-        some = [one for one in config.classification if one.kind == kind and one.d_ns]
+        some = [one for one in configs if isinstance(one, study.Classification) and one.kind == kind and one.d_ns]
         assert len({one.d_sp for one in some}) >= 5
         assert min(one.draws for one in some) >= 20
-    some_regression = [one for one in config.regression if one.kind == "full" and not one.d_ns]
-    assert len(some_regression) >= 5
-    assert min(one.draws for one in some_regression) >= 20
+    generic = [one for one in configs if isinstance(one, study.Regression) and one.kind == "full" and not one.d_ns]
+    assert len(generic) >= 5
+    assert min(one.draws for one in generic) >= 20
 
 
 # Tables and figure
@@ -141,11 +140,11 @@ def test_tables_and_figure_are_made_from_records_alone(
     found: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(study, "gaussian", None)
-    text = study.table(found)
+    text = STUDY.tables(found)
     assert "| full, d_ns = 1, d_sp = 2 | 5 | " in text
     assert "never (2)" in text
     assert text.count("### ") == 5
-    canvas = study.figure(found)
+    (canvas,) = STUDY.figures(found).values()
     assert len(canvas.axes) == 6
     for ax in canvas.axes:
         assert ax.get_xlabel()
@@ -156,8 +155,8 @@ def test_tables_and_figure_are_made_from_records_alone(
 def test_the_command_writes_records_and_figure_goes_on_and_starts_anew_with_force(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = replace(study.Config.tiny(), simulation=())
-    monkeypatch.setattr(study.Config, "tiny", classmethod(lambda cls: small))
+    small = tuple(one for one in study.configs(tiny=True) if not isinstance(one, study.Simulation))
+    monkeypatch.setattr(study, "configs", lambda *, tiny: small)
     output = tmp_path / "out"
     output.mkdir()
     (output / "results.jsonl").write_bytes(results.read_bytes())
@@ -165,7 +164,7 @@ def test_the_command_writes_records_and_figure_goes_on_and_starts_anew_with_forc
     command = ["reproduce", "gaussian", "--tiny", "--output", str(output)]
     done = runner.invoke(group, command, catch_exceptions=False)
     assert done.exit_code == 0
-    assert f"{len(list(small.parts()))} of {len(list(small.parts()))} parts have a record; 0 to compute." in done.output
+    assert f"{len(small)} of {len(small)} parts have a record; 0 to compute." in done.output
     assert "### Classification" in done.output
     assert "simulated" not in done.output
     assert (output / "gaussian.png").stat().st_size > 10_000
@@ -182,8 +181,8 @@ def test_the_command_writes_records_and_figure_goes_on_and_starts_anew_with_forc
 
 @pytest.mark.skipif(not FOLDER.exists(), reason="the source distribution has no experiments")
 def test_the_committed_records_are_complete_and_the_readme_shows_them() -> None:
-    committed = study.recorded(study.Config(), FOLDER / "results.jsonl")
-    assert len(committed) == len(list(study.Config().parts()))
+    committed = STUDY.read(FOLDER, study.configs())
+    assert len(committed) == len(study.configs())
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     shown = text.partition("<!-- table: made from the records -->")[2].partition("<!-- end of table -->")[0]
-    assert shown.strip() == study.table(committed)
+    assert shown.strip() == STUDY.tables(committed)

@@ -12,25 +12,27 @@ import pytest
 from click.testing import CliRunner
 
 from clovecal import cli, records
-from clovecal.cli._reproduce_two_bit import command
+from clovecal.reproduce.study import Plan
+from clovecal.reproduce.two_bit import STUDY
 from clovecal.reproduce.two_bit import study as two_bit
 from clovecal.theory import two_bit as theory
 
 FOLDER = Path(__file__).parents[3] / "experiments" / "two-bit"
-TINY = two_bit.Config(
-    cases=(
-        two_bit.Case("Kamath et al.", "squared", ((0.1, 0.2), (0.1, 0.25)), (0.1, 0.9), curve_points=9),
-        two_bit.Case("Arjovsky et al.", "logistic", ((0.25, 0.1), (0.25, 0.2)), (0.25, 0.9), curve_points=9),
-    ),
-    boundaries=(two_bit.Boundary("squared", alphas=4), two_bit.Boundary("logistic", alphas=4)),
+COMMAND = ["reproduce", "two-bit"]
+TINY = (
+    two_bit.Case("Kamath et al.", "squared", ((0.1, 0.2), (0.1, 0.25)), (0.1, 0.9), curve_points=9),
+    two_bit.Case("Arjovsky et al.", "logistic", ((0.25, 0.1), (0.25, 0.2)), (0.25, 0.9), curve_points=9),
+    two_bit.Boundary("squared", alphas=4),
+    two_bit.Boundary("logistic", alphas=4),
+    two_bit.Statements(((0.1, 0.2), (0.1, 0.25)), (0.1, 0.9)),
 )
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("two-bit") / "results.jsonl"
-    two_bit.run(TINY, path)
-    return path
+    plan = Plan(TINY, tmp_path_factory.mktemp("two-bit"))
+    two_bit.run(plan)
+    return plan.results
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +88,14 @@ def test_a_second_run_adds_only_what_is_missing(results: Path, tmp_path: Path) -
     assert len(lines) == 5
     part = tmp_path / "results.jsonl"
     part.write_text("".join(lines[:-1]), encoding="utf-8")
-    two_bit.run(TINY, part)
+    two_bit.run(Plan(TINY, tmp_path))
     again = part.read_text(encoding="utf-8").splitlines(keepends=True)
     assert again[:-1] == lines[:-1]
     assert json.loads(again[-1])["confidence"] == json.loads(lines[-1])["confidence"]
 
 
 def test_words_and_table_say_what_the_records_say(found: list[dict[str, Any]]) -> None:
-    words = two_bit.summary(found)
+    words = STUDY.summary_of(found)
     assert "IRMv1's optimum (0.956, 0.294) is spurious: summed training loss 0.3181, test loss 0.3823" in words
     assert "CLOvE's optimum (0.800, 0.800) is the invariant classifier" in words
     assert "Calibrated on both training domains: the constant 1/2 and P(Y = 1) = (9/10, 9/10, 1/10, 1/10)." in words
@@ -103,10 +105,10 @@ def test_words_and_table_say_what_the_records_say(found: list[dict[str, Any]]) -
     changed = json.loads(json.dumps(found))
     changed[0]["optima"]["IRMv1"]["risk"]["test"] = 0.7777
     changed[0]["optima"]["IRMv1"]["accuracy"]["test"] = 0.1
-    assert "the loss differs (0.7777 against 0.1800), the accuracy does too (0.10 against 0.90)" in two_bit.summary(
+    assert "the loss differs (0.7777 against 0.1800), the accuracy does too (0.10 against 0.90)" in STUDY.summary_of(
         changed
     )
-    assert "0.3037 / 0.7777 / 0.1800" in two_bit.table(changed)
+    assert "0.3037 / 0.7777 / 0.1800" in STUDY.tables(changed)
 
 
 def test_the_figure_is_drawn_from_records_without_computing(
@@ -117,7 +119,7 @@ def test_the_figure_is_drawn_from_records_without_computing(
 
     for name in ("irm_zeros", "irm_zero_curve", "calibrated_classifiers", "risk", "spurious_below"):
         monkeypatch.setattr(theory, name, compute)
-    drawn = two_bit.figure(found)
+    (drawn,) = STUDY.figures(found).values()
     drawn.draw_without_rendering()
     plane, last = drawn.axes
     assert plane.get_title(loc="left") == "(a) squared loss, Kamath et al."
@@ -140,9 +142,9 @@ def test_the_module_needs_no_matplotlib_until_it_draws() -> None:
 def test_the_command_writes_records_and_figure_and_replaces_them_only_by_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(two_bit, "Config", lambda: TINY)
+    monkeypatch.setattr(two_bit, "configs", lambda: TINY)
     output = tmp_path / "new" / "two-bit"
-    done = CliRunner().invoke(command, ["--output", str(output)])
+    done = CliRunner().invoke(cli.group, [*COMMAND, "--output", str(output)])
     assert done.exit_code == 0, done.output
     assert "IRMv1's optimum (0.956, 0.294) is spurious" in done.output
     assert sorted(path.name for path in output.iterdir()) == ["results.jsonl", "two-bit.png"]
@@ -155,16 +157,29 @@ def test_the_command_writes_records_and_figure_and_replaces_them_only_by_force(
     assert stopped.value.code == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "results.jsonl' exists; pass --force to replace it" in error
+    assert "results.jsonl' exists; add --force to replace it" in error
     assert (output / "results.jsonl").read_bytes() == before
-    assert CliRunner().invoke(command, ["--output", str(output), "--force"]).exit_code == 0
+    assert CliRunner().invoke(cli.group, [*COMMAND, "--output", str(output), "--force"]).exit_code == 0
     assert len(records.read(output / "results.jsonl")) == 5
+
+
+def test_the_command_goes_on_where_an_earlier_one_was_interrupted(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_bit, "configs", lambda: TINY)
+    lines = results.read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "results.jsonl").write_text("".join(lines[:3]), encoding="utf-8")
+    done = CliRunner().invoke(cli.group, [*COMMAND, "--output", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "3 of 5 parts have a record; 2 to compute." in done.stderr
+    assert (tmp_path / "results.jsonl").read_text(encoding="utf-8").startswith("".join(lines[:3]))
+    assert len(records.read(tmp_path / "results.jsonl")) == 5
 
 
 def test_the_command_names_the_package_that_figures_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(two_bit, "Config", lambda: TINY)
+    monkeypatch.setattr(two_bit, "configs", lambda: TINY)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr(sys, "argv", ["clovecal", "reproduce", "two-bit", "--output", str(tmp_path)])
     with pytest.raises(SystemExit) as stopped:
@@ -174,14 +189,14 @@ def test_the_command_names_the_package_that_figures_need(
 
 
 def test_the_help_has_an_example() -> None:
-    assert "clovecal reproduce two-bit --output two-bit" in CliRunner().invoke(command, ["--help"]).output
+    assert "clovecal reproduce two-bit --output two-bit" in CliRunner().invoke(cli.group, [*COMMAND, "--help"]).output
 
 
 @pytest.mark.skipif(not FOLDER.exists(), reason="the source distribution has no experiments")
 def test_the_committed_records_are_complete_and_the_readme_shows_them() -> None:
     committed = records.read(FOLDER / "results.jsonl")
-    assert list(records.missing(FOLDER / "results.jsonl", two_bit.Config().parts())) == []
+    assert list(records.missing(FOLDER / "results.jsonl", two_bit.configs())) == []
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     shown = text.partition("<!-- table: made from the records -->")[2].partition("<!-- end of table -->")[0]
-    assert shown.strip() == two_bit.table(committed)
+    assert shown.strip() == STUDY.tables(committed)
     assert (FOLDER / "two-bit.png").stat().st_size < 300_000

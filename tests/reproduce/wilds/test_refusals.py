@@ -19,9 +19,10 @@ from clovecal.reproduce.wilds import plan as _wilds_plan
 from clovecal.reproduce.wilds import study as wilds
 from clovecal.reproduce.wilds.rates import RATES, Rates
 from clovecal.reproduce.wilds.stages import PARTS
-from clovecal.training.network.training import Place, new_network, train
+from clovecal.training import Resources
+from clovecal.training.network.training import new_network, train
 
-CPU = Place(device="cpu")
+CPU = Resources(device="cpu")
 TINY = wilds.Miniature(rows=120, size=8, epochs=1)
 
 
@@ -42,21 +43,21 @@ def refusal(refusal, monkeypatch):
 
 def small(dataset, output, **options):
     return wilds.prepare(
-        dataset, None, output, **{"miniature": TINY, "seeds": 1, "algorithms": ["erm"], "place": CPU, **options}
+        dataset, None, output, **{"miniature": TINY, "seeds": 1, "objectives": ["erm"], "resources": CPU, **options}
     )
 
 
 def test_a_missing_folder(refusal, tmp_path, root):
-    said = refusal(wilds.prepare, "camelyon17", tmp_path / "nowhere", tmp_path, place=CPU)
+    said = refusal(wilds.prepare, "camelyon17", tmp_path / "nowhere", tmp_path, resources=CPU)
     assert "nowhere' is not a folder" in said
-    assert "no such folder" in refusal(wilds.prepare, "fmow", root, tmp_path, place=CPU)
-    assert "root is missing" in refusal(wilds.prepare, "fmow", None, tmp_path, place=CPU)
+    assert "no such folder" in refusal(wilds.prepare, "fmow", root, tmp_path, resources=CPU)
+    assert "root is missing" in refusal(wilds.prepare, "fmow", None, tmp_path, resources=CPU)
 
 
 def test_a_wrong_version_file(refusal, tmp_path):
     folder = miniatures.write("camelyon17", tmp_path, rows=120, size=8)
     (folder / "RELEASE_v1.0.txt").rename(folder / "RELEASE_v0.9.txt")
-    said = refusal(wilds.prepare, "camelyon17", tmp_path, tmp_path / "out", place=CPU)
+    said = refusal(wilds.prepare, "camelyon17", tmp_path, tmp_path / "out", resources=CPU)
     assert "must have RELEASE_v1.0.txt and has RELEASE_v0.9.txt instead" in said
 
 
@@ -64,7 +65,7 @@ def test_a_corrupt_and_a_missing_image(refusal, tmp_path):
     folder = miniatures.write("camelyon17", tmp_path, rows=60, size=8)  # so few that all are decoded
     image = sorted(folder.glob("patches/*/*.png"))[7]
     image.write_bytes(b"no image")
-    options = {"algorithms": ["erm"], "seeds": 1, "backbone": "tiny-image", "place": CPU}
+    options = {"objectives": ["erm"], "seeds": 1, "backbone": "tiny-image", "resources": CPU}
     said = refusal(wilds.prepare, "camelyon17", tmp_path, tmp_path / "out", **options)
     assert image.name in said
     assert "cannot be decoded" in said
@@ -74,7 +75,7 @@ def test_a_corrupt_and_a_missing_image(refusal, tmp_path):
 
 
 def test_an_image_that_fails_later_is_named_too(tmp_path):
-    plan = small("camelyon17", tmp_path, place=Place(device="cpu", workers=1))
+    plan = small("camelyon17", tmp_path, resources=Resources(device="cpu", workers=1))
     rows = plan.data.part("train").inputs
     (rows.folder / str(rows.names[3])).write_bytes(b"no image")
     with pytest.raises(InputError, match=r"^file .*cannot be decoded .*; get it again\.$"):
@@ -85,8 +86,8 @@ def test_an_image_that_fails_later_is_named_too(tmp_path):
     ("options", "words"),
     [
         ({"dataset": "iwildcam"}, "dataset is 'iwildcam'"),
-        ({"algorithms": ["dann"]}, "algorithm is 'dann'"),
-        ({"algorithms": ["clove"]}, "algorithm is 'clove'"),  # whose place is a column
+        ({"objectives": ["dann"]}, "objective is 'dann'"),
+        ({"objectives": ["clove"]}, "objective is 'clove'"),  # whose place is a column
         ({"backbone": "vgg16"}, "backbone is 'vgg16'"),
         ({"splits": "mine"}, "splits is 'mine'"),
         ({"seeds": 0}, "seeds is 0"),
@@ -100,16 +101,16 @@ def test_an_unknown_choice(refusal, tmp_path, options, words):
 def test_no_gpu(refusal, monkeypatch, root, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     said = refusal(wilds.prepare, "camelyon17", root, tmp_path)
-    assert said.startswith("device: there is no GPU, and densenet121 takes days without one")
-    said = refusal(wilds.prepare, "camelyon17", root, tmp_path, place=Place(device="abacus"))
+    assert said.startswith("device is not given, and without a GPU densenet121 takes days")
+    said = refusal(wilds.prepare, "camelyon17", root, tmp_path, resources=Resources(device="abacus"))
     assert "device is 'abacus', which cannot be used" in said
-    small("camelyon17", tmp_path, place=Place())  # a stand-in needs none
+    small("camelyon17", tmp_path, resources=Resources())  # a stand-in needs none
 
 
 def test_a_package_that_is_not_there(refusal, monkeypatch, root, tmp_path):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "torchvision.models", None)
-    said = refusal(wilds.prepare, "camelyon17", root, tmp_path, place=CPU)
+    said = refusal(wilds.prepare, "camelyon17", root, tmp_path, resources=CPU)
     assert "needs the package torchvision" in said
 
 
@@ -125,29 +126,39 @@ def test_not_enough_disk(refusal, monkeypatch, tmp_path):
 def test_a_checkpoint_of_another_model(refusal, tmp_path):
     plan = small("camelyon17", tmp_path)
     folder = plan.folder(plan.models[0])
-    folder.path.mkdir(parents=True)
-    other = small("camelyon17", tmp_path, epochs=7, batch_size=9)
-    folder.recipe.write_text(json.dumps(asdict(other.models[0])))
-    assert "holds another model: it differs in epochs, batch_size;" in refusal(small, "camelyon17", tmp_path)
-    folder.recipe.write_text(json.dumps({**asdict(plan.models[0]), "augmentation": "blur"}))
-    assert "holds another model: it differs in augmentation;" in refusal(small, "camelyon17", tmp_path)
+    other = small("camelyon17", tmp_path / "other", epochs=7, batch_size=9)
+    folder.begin(other.folder(other.models[0]).describe(plan.data))
+    small("camelyon17", tmp_path)  # nothing was trained there yet
+    folder.checkpoint.touch()
+    said = refusal(small, "camelyon17", tmp_path)
+    assert "holds a run with another epochs, batch_size; choose another output folder, or remove this one" in said
+    content = json.loads(folder.description.read_text())
+    for changed in ({"domains": ["slide"]}, {"release": "v0.9"}):
+        folder.description.write_text(
+            json.dumps({**content, "recipe": asdict(plan.models[0].recipe), "data": {**content["data"], **changed}})
+        )
+        assert f"holds a run with another {next(iter(changed))};" in refusal(small, "camelyon17", tmp_path)
+    folder.description.write_text(json.dumps({**content, "recipe": {**content["recipe"], "augmentation": "blur"}}))
+    assert "another epochs, batch_size, augmentation;" in refusal(small, "camelyon17", tmp_path)
     for damaged in ("{", "[]"):
-        folder.recipe.write_text(damaged)
-        assert "recipe.json' is damaged" in refusal(small, "camelyon17", tmp_path)
+        folder.description.write_text(damaged)
+        assert "network.json' does not describe a network" in refusal(small, "camelyon17", tmp_path)
 
 
 def test_trained_weights_of_another_model(refusal, tmp_path):
     plan = small("camelyon17", tmp_path)
     folder = plan.folder(plan.models[0])
-    folder.path.mkdir(parents=True)
-    own = new_network(plan.models[0].recipe, plan.data, seed=3, place=CPU).state_dict()
-    save_file({name: tensor.numpy() for name, tensor in own.items()}, folder.network)
+    folder.begin(folder.describe(plan.data))
+    own = new_network(plan.models[0].recipe, plan.data, seed=3, resources=CPU).state_dict()
+    save_file({name: tensor.numpy() for name, tensor in own.items()}, folder.weights)
     small("camelyon17", tmp_path)
     own["top.weight"] = own["top.weight"][:, :-1].contiguous()  # one feature fewer
-    save_file({name: tensor.numpy() for name, tensor in own.items()}, folder.network)
-    assert "model.safetensors' is of another model than tiny-image" in refusal(small, "camelyon17", tmp_path)
-    folder.network.write_bytes(b"nothing")
-    assert "model.safetensors' is damaged; remove it to train anew" in refusal(small, "camelyon17", tmp_path)
+    save_file({name: tensor.numpy() for name, tensor in own.items()}, folder.weights)
+    assert "network.safetensors' is of another network than network.json says" in refusal(small, "camelyon17", tmp_path)
+    folder.weights.write_bytes(b"nothing")
+    assert "network.safetensors' is damaged; remove it, and train the network again" in refusal(
+        small, "camelyon17", tmp_path
+    )
     for part in PARTS:
         folder.outputs(part).touch()
     small("camelyon17", tmp_path)  # whose outputs are kept is not needed again
@@ -157,13 +168,13 @@ def test_a_training_checkpoint_of_another_run(tmp_path):
     """Met when its network's turn comes: the sentence is the training loop's."""
     plan = small("camelyon17", tmp_path)
     folder, rows = plan.folder(plan.models[0]), plan.data.part("train")
-    folder.path.mkdir(parents=True)
+    folder.begin(folder.describe(plan.data))
     train(
         replace(plan.models[0].recipe, learning_rate=1.0),
         rows,
         domains=rows.metadata["hospital"],
         validation=plan.data.part("val"),
-        place=CPU,
+        resources=CPU,
         checkpoint=folder.checkpoint,
     )
     with pytest.raises(InputError, match=r"training.safetensors' is of another run: its optimizer differs?; [^.]*\.$"):
@@ -177,8 +188,8 @@ def test_a_split_that_the_published_table_does_not_have(refusal, tmp_path):
     cells = lines[5].split(",")
     lines[5] = ",".join([*cells[:column], "7", *cells[column + 1 :]])
     (folder / "metadata.csv").write_text("\n".join(lines))
-    said = refusal(wilds.prepare, "camelyon17", tmp_path, tmp_path / "out", splits="wilds", place=CPU)
-    assert "is 7 at row 4; it must be 0 or 1" in said
+    said = refusal(wilds.prepare, "camelyon17", tmp_path, tmp_path / "out", splits="wilds", resources=CPU)
+    assert "at data row 5 is 7; it must be 0 or 1" in said
 
 
 def test_another_process_may_write_the_miniature_first(tmp_path, monkeypatch):
@@ -197,7 +208,7 @@ def test_outputs_of_other_rows_or_damaged_ones(refusal, tmp_path):
     plan = small("camelyon17", tmp_path)
     folder = plan.folder(plan.models[0])
     folder.path.mkdir(parents=True)
-    folder.network.touch()
+    folder.weights.touch()
     for part in ("fit", "id", "ood"):
         save_file({"logits": np.zeros(3, np.float32), "features": np.zeros((3, 2), np.float32)}, folder.outputs(part))
     assert "has 3 rows and not" in refusal(wilds.run, plan)
@@ -206,10 +217,10 @@ def test_outputs_of_other_rows_or_damaged_ones(refusal, tmp_path):
 
 
 def test_a_batch_with_fewer_rows_than_domains(refusal, root, tmp_path):
-    options = {"backbone": "tiny-text", "batch_size": 1, "place": CPU}
-    said = refusal(wilds.prepare, "amazon", root, tmp_path, algorithms=["coral"], **options)
+    options = {"backbone": "tiny-text", "batch_size": 1, "resources": CPU}
+    said = refusal(wilds.prepare, "amazon", root, tmp_path, objectives=["coral"], **options)
     assert "batch_size is 1 and a batch has 2 domains; pass at least one row a domain" in said
-    wilds.prepare("amazon", root, tmp_path, algorithms=["erm"], **options)
+    wilds.prepare("amazon", root, tmp_path, objectives=["erm"], **options)
 
 
 def test_the_rates_are_those_of_the_kept_benchmark():
@@ -231,11 +242,11 @@ def test_a_plan_says_what_it_needs(root, tmp_path, monkeypatch):
     monkeypatch.setattr(_wilds_plan, "try_out", lambda *_, **__: None)  # which needs torchvision
     rates = {"camelyon17": Rates(0.5, 2.0, "which are made up")}
     monkeypatch.setattr(_wilds_plan, "RATES", rates)
-    plan = wilds.prepare("camelyon17", root, tmp_path, place=CPU)
+    plan = wilds.prepare("camelyon17", root, tmp_path, resources=CPU)
     said = str(plan)
     train, val = plan.data.split_counts["train"], plan.data.split_counts["val"]
     kept = sum(len(part) for part in plan.parts.values())
-    assert plan.rows_to_train_on == 12 * 5 * train  # three algorithms, four seeds, five epochs
+    assert plan.rows_to_train_on == 12 * 5 * train  # three objectives, four seeds, five epochs
     assert plan.rows_to_predict == 12 * (5 * val + kept)
     hours = (12 * 5 * train / 0.5 + 12 * (5 * val + kept) / 2) / 3600
     assert f"GPU hours: about {hours:.1f}, for" in said
@@ -244,7 +255,7 @@ def test_a_plan_says_what_it_needs(root, tmp_path, monkeypatch):
     assert "84 records" in said
     folder = plan.folder(plan.models[0])
     folder.path.mkdir(parents=True)
-    folder.network.touch()
+    folder.weights.touch()
     folder.outputs("fit").touch()
     assert plan.rows_to_train_on == 11 * 5 * train
     assert plan.rows_to_predict == 11 * (5 * val + kept) + kept - len(plan.parts["fit"])
@@ -261,11 +272,11 @@ def test_a_plan_says_what_it_needs(root, tmp_path, monkeypatch):
         (["--dataset", "camelyon17", "--miniature", "--device", "abacus"], "device is 'abacus', which cannot be used"),
         (
             ["--dataset", "camelyon17", "--root", "/nowhere", "--rows", "200"],
-            "--rows is of a miniature; add --miniature",
+            "--rows only applies to a miniature; ask for a miniature",
         ),
         (
             ["--dataset", "camelyon17", "--root", "/nowhere", "--size", "32"],
-            "--size is of a miniature; add --miniature",
+            "--size only applies to a miniature; ask for a miniature",
         ),
         (["--dataset", "camelyon17", "--miniature", "--weights", "/nowhere"], "starts from random ones; leave it out"),
         (["--tables-only"], "has no records"),

@@ -16,28 +16,32 @@ from click.testing import CliRunner
 
 import clovecal as cc
 from clovecal import cli, records
-from clovecal.cli import _reproduce_wilds
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._lazy import Texts
+from clovecal.datasets import LazyDataset, Texts
 from clovecal.datasets.wilds import NAMES, evaluate, load, miniatures, published
 from clovecal.reproduce.wilds import study as wilds
 from clovecal.reproduce.wilds.columns import Part, outcome
-from clovecal.reproduce.wilds.settings import ALGORITHMS
-from clovecal.reproduce.wilds.stages import PARTS, load_outputs, parts, training_domains
+from clovecal.reproduce.wilds.settings import NETWORK_OBJECTIVES
+from clovecal.reproduce.wilds.stages import PARTS, parts, training_domains
 from clovecal.reproduce.wilds.tables import tables
+from clovecal.training import CloveClassifier, Recipe, Resources, load_network
 from clovecal.training.head.choice import penalties_to_try
-from clovecal.training.head.classifier import CloveClassifier
-from clovecal.training.network.exporting import scores
-from clovecal.training.network.training import Outputs, Place, Recipe
+from clovecal.training.network.training import Outputs, predict
 
-CPU = Place(device="cpu")
+CPU = Resources(device="cpu")
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 TINY = wilds.Miniature(rows=120, size=8, epochs=1)
 ROWS = {"civilcomments": 600}  # of which a fiftieth is judged on, and most mention no identity
 
 
 def prepare(dataset, output, **options):
-    options = {"miniature": TINY, "head_steps": 5, "seeds": 1, "place": CPU, "algorithms": ALGORITHMS, **options}
+    options = {
+        "miniature": TINY,
+        "head_steps": 5,
+        "seeds": 1,
+        "resources": CPU,
+        "objectives": NETWORK_OBJECTIVES,
+        **options,
+    }
     return wilds.prepare(dataset, None, output, **options)
 
 
@@ -86,7 +90,7 @@ def test_wilds_defaults_are_those_of_its_version_1_0():
     domains_per_batch = {"camelyon17": 2, "fmow": 8, "poverty": 8, "civilcomments": 4, "amazon": 2}
     for dataset, known in expected.items():
         irm, halves, coral = (
-            wilds.models_of(dataset, "v1", algorithms=[name], seeds=1)[0].recipe
+            wilds.models_of(dataset, "v1", objectives=[name], seeds=1)[0].recipe
             for name in ("irm", "irm-halves", "coral")
         )
         assert {name: asdict(irm)[name] for name in known} == known
@@ -96,7 +100,7 @@ def test_wilds_defaults_are_those_of_its_version_1_0():
             domains_per_batch[dataset]
         }
         erm, dro = (
-            wilds.models_of(dataset, "v1", algorithms=[name], seeds=1)[0].recipe for name in ("erm", "group-dro")
+            wilds.models_of(dataset, "v1", objectives=[name], seeds=1)[0].recipe for name in ("erm", "group-dro")
         )
         assert (erm.domains_per_batch, dro.domains_per_batch) == (None, dro.batch_size)
         assert (irm.anneal, halves.anneal, coral.anneal) == (500, 500, 0)  # its CORAL is not annealed
@@ -107,8 +111,8 @@ def test_every_algorithm_and_column_has_a_record(study, dataset):
     plans, output = study
     found = [one for one in records.read(wilds.results_of(output)) if one["config"]["model"]["dataset"] == dataset]
     columns = [one for one in wilds.COLUMNS if not one.startswith("clove") or dataset != "poverty"]
-    made = [(one["config"]["model"]["recipe"]["algorithm"], one["config"]["column"]) for one in found]
-    assert sorted(made) == sorted((algorithm, column) for algorithm in ALGORITHMS for column in columns)
+    made = [(one["config"]["model"]["recipe"]["objective"], one["config"]["column"]) for one in found]
+    assert sorted(made) == sorted((objective, column) for objective in NETWORK_OBJECTIVES for column in columns)
     for one in found:
         assert one["ood"]["rows"] == len(plans[dataset].parts["ood"])
         assert one["ood"][published(dataset).headline] is not None
@@ -121,8 +125,8 @@ def test_a_record_is_what_the_kept_outputs_give(study, dataset):
     plans, output = study
     plan, model = plans[dataset], plans[dataset].models[0]
     rows = plan.parts
-    said = {part: load_outputs(plan.folder(model), part, len(rows[part])) for part in PARTS}
-    fit, ood = (scores(said[part].logits, rows[part].task) for part in ("fit", "ood"))
+    outputs = {part: plan.folder(model).load_outputs(part, len(rows[part])) for part in PARTS}
+    fit, ood = (outputs[part].scores(rows[part].task) for part in ("fit", "ood"))
     expected = {
         "original": ood,
         "naive": cc.NaiveIsotonic().fit(fit, rows["fit"].y).predict(ood),
@@ -133,8 +137,8 @@ def test_a_record_is_what_the_kept_outputs_give(study, dataset):
     }
     if dataset == "camelyon17":
         head = CloveClassifier(penalty=30.0, max_steps=5, random_state=0, device="cpu")
-        head.fit(said["fit"].features, rows["fit"].y, domains=rows["fit"].domains)
-        expected["clove-strong"] = head.predict_proba(said["ood"].features)[:, 1]
+        head.fit(outputs["fit"].features, rows["fit"].y, domains=rows["fit"].domains)
+        expected["clove-strong"] = head.predict_proba(outputs["ood"].features)[:, 1]
     headline, metric = published(dataset).headline, cc.regression_calibration if dataset == "poverty" else cc.ece
     for one in records.read(wilds.results_of(output)):
         config = one["config"]
@@ -165,7 +169,7 @@ def test_a_class_that_the_validation_rows_lack_is_not_predicted_and_moves_no_oth
     rows = LazyDataset(
         "amazon", "multiclass", tuple("12345"), Texts(np.full(180, "")), y, reviewers, np.full(180, "val")
     )
-    part = Part(rows, Outputs(np.zeros((180, 5), np.float32), features))
+    part = Part(rows, Outputs(logits=np.zeros((180, 5), np.float32), features=features))
     config = wilds.Config(wilds.models_of("amazon", "v1", seeds=1)[0], "clove", 100)
     found = outcome(config, dict.fromkeys(PARTS, part), device="cpu")
     assert found["ood"]["accuracy"] == 1
@@ -205,20 +209,30 @@ def test_predictions_are_a_table_that_the_command_reads(study):
         assert sum(len(part) for part in plan.parts.values()) == json.loads(result.stdout)["n_rows"]
 
 
+@pytest.mark.parametrize("dataset", ["camelyon17", "amazon", "poverty"])
+def test_a_network_of_the_study_is_read_like_any_other(study, dataset):
+    plan = study[0][dataset]
+    folder, rows = plan.folder(plan.models[0]), plan.parts["ood"]
+    network = load_network(folder.path, resources=CPU)
+    assert network.description.recipe == plan.models[0].recipe
+    kept, again = folder.load_outputs("ood", len(rows)), predict(network.module, plan.models[0].recipe, rows)
+    assert np.allclose(again.logits, kept.logits, rtol=0, atol=1e-5)
+
+
 def test_nothing_is_done_twice(study, monkeypatch):
     plans, output = study
     before = wilds.results_of(output).read_text()
     monkeypatch.setattr("clovecal.reproduce.wilds.stages.train", None)
-    monkeypatch.setattr("clovecal.reproduce.wilds.stages.outputs", None)
+    monkeypatch.setattr("clovecal.reproduce.wilds.stages.predict", None)
     monkeypatch.setattr("clovecal.reproduce.wilds.study.outcome", None)
     wilds.run(plans["poverty"])
     assert wilds.results_of(output).read_text() == before
 
 
 def test_another_seed_is_another_network(tmp_path):
-    plan = prepare("poverty", tmp_path, seeds=2, algorithms=["erm"])
+    plan = prepare("poverty", tmp_path, seeds=2, objectives=["erm"])
     wilds.run(plan)
-    first, second = (load_outputs(plan.folder(model), "ood", len(plan.parts["ood"])) for model in plan.models)
+    first, second = (plan.folder(model).load_outputs("ood", len(plan.parts["ood"])) for model in plan.models)
     assert np.abs(first.logits - second.logits).max() > 1e-3
 
 
@@ -228,8 +242,8 @@ import os, signal, sys
 from clovecal.reproduce.wilds import stages as _wilds_stages
 from clovecal.reproduce.wilds import study as wilds
 from clovecal.training.loop.checkpoint import RunFiles
-from clovecal.training.network.training import Place
-place, name, count = {"training": (RunFiles, "save", 3), "predicting": (_wilds_stages, "outputs", 2),
+from clovecal.training import Resources
+place, name, count = {"training": (RunFiles, "save", 3), "predicting": (_wilds_stages, "predict", 2),
                       "calibrating": (wilds, "outcome", 3)}[sys.argv[1]]
 whole, calls = getattr(place, name), []
 def killing(*arguments, **options):
@@ -241,8 +255,8 @@ def killing(*arguments, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     return result
 setattr(place, name, killing)
-plan = wilds.prepare("camelyon17", None, sys.argv[2], algorithms=["group-dro"], seeds=1, head_steps=5,
-                     miniature=wilds.Miniature(rows=120, size=8, epochs=4), place=Place(device="cpu"))
+plan = wilds.prepare("camelyon17", None, sys.argv[2], objectives=["group-dro"], seeds=1, head_steps=5,
+                     miniature=wilds.Miniature(rows=120, size=8, epochs=4), resources=Resources(device="cpu"))
 wilds.run(plan, checkpoint_every=1)
 """
 
@@ -255,7 +269,7 @@ def killed_in(stage, output):
 
 
 def test_a_run_killed_in_three_stages_ends_with_the_same_table(tmp_path):
-    options = {"algorithms": ["group-dro"], "miniature": wilds.Miniature(rows=120, size=8, epochs=4)}
+    options = {"objectives": ["group-dro"], "miniature": wilds.Miniature(rows=120, size=8, epochs=4)}
     undisturbed = prepare("camelyon17", tmp_path / "undisturbed", **options)
     wilds.run(undisturbed)
     output = tmp_path / "killed"
@@ -266,12 +280,12 @@ def test_a_run_killed_in_three_stages_ends_with_the_same_table(tmp_path):
     assert not folder.trained
     killed_in("predicting", output)
     assert [folder.outputs(part).exists() for part in PARTS] == [True, False, False]
-    trained = folder.network.stat().st_mtime_ns
+    trained = folder.weights.stat().st_mtime_ns
     assert not folder.checkpoint.exists()
     killed_in("calibrating", output)
     assert len(records.read(wilds.results_of(output))) == 2
     wilds.run(prepare("camelyon17", output, **options))
-    assert folder.network.stat().st_mtime_ns == trained
+    assert folder.weights.stat().st_mtime_ns == trained
     assert not list(folder.path.glob(".*"))  # no file half written, but for those of the killed processes
     ours, theirs = (records.read(wilds.results_of(one.output)) for one in (plan, undisturbed))
     assert tables(ours) == tables(theirs)
@@ -282,7 +296,7 @@ def test_a_run_killed_in_three_stages_ends_with_the_same_table(tmp_path):
 def test_two_processes_train_together_and_one_does_the_rest(tmp_path):
     miniatures.write("camelyon17", tmp_path / "data", rows=120, size=8)
     options = ["--dataset", "camelyon17", "--root", str(tmp_path / "data"), "--backbone", "tiny-image", "--seeds", "2"]
-    options += ["--epochs", "1", "--algorithm", "group-dro", "--device", "cpu", "--head-steps", "5"]
+    options += ["--epochs", "1", "--objective", "group-dro", "--device", "cpu", "--head-steps", "5"]
     run = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "clovecal",
          "reproduce", "wilds", *options, "-o", str(tmp_path)],
@@ -295,7 +309,7 @@ def test_two_processes_train_together_and_one_does_the_rest(tmp_path):
 
 def test_the_command_goes_from_nothing_to_the_table(tmp_path):
     options = ["--dataset", "civilcomments", "--miniature", "--rows", "600", "--seeds", "1", "--head-steps", "5"]
-    options += ["--epochs", "1", "--algorithm", "erm", "--device", "cpu", "-o", str(tmp_path)]
+    options += ["--epochs", "1", "--objective", "erm", "--device", "cpu", "-o", str(tmp_path)]
     dry = CliRunner().invoke(cli.group, ["reproduce", "wilds", *options, "--dry-run"])
     assert dry.exit_code == 0, dry.output
     assert "1 networks (0 trained already)" in dry.stdout
@@ -320,12 +334,10 @@ def test_an_interrupted_command_says_that_it_goes_on(tmp_path, monkeypatch):
     assert "what is done is kept, and the same command goes on" in result.stderr
 
 
-def test_a_terminal_shows_what_is_being_done(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with _reproduce_wilds._bar() as tell:
-        tell("training camelyon17-erm", 3, 10)
-        tell("calibrating camelyon17-erm", 1, 7)
-    assert "calibrating camelyon17-erm" in capsys.readouterr().err
+def test_a_run_says_what_is_being_done(tmp_path, told):
+    wilds.run(prepare("poverty", tmp_path, objectives=["erm"]), progress=told)
+    assert [what.partition(" ")[0] for what, _ in told.tasks] == ["Training", "Predicting", "Calibrating"]
+    assert told.tasks[1:] == [("Predicting", 1), ("Calibrating poverty-erm-tiny-image-0", 5)]
 
 
 def test_a_data_set_with_an_id_test_keeps_its_validation_rows_whole(study):
@@ -337,7 +349,7 @@ def test_a_data_set_with_an_id_test_keeps_its_validation_rows_whole(study):
 def test_miniature_training_is_small_and_a_named_backbone_stays():
     tiny = wilds.models_of("fmow", "v", seeds=1, miniature=TINY)[0].recipe
     assert (tiny.backbone, tiny.pretrained, tiny.precision, tiny.epochs) == ("tiny-image", False, None, 1)
-    options = {"algorithms": ["erm"], "seeds": 1, "miniature": TINY, "batch_size": 4, "epochs": 2}
+    options = {"objectives": ["erm"], "seeds": 1, "miniature": TINY, "batch_size": 4, "epochs": 2}
     named = wilds.models_of("fmow", "v", backbone="densenet169", **options)[0]
     assert named.recipe == Recipe(
         "densenet169", epochs=2, batch_size=4, learning_rate=TINY.learning_rate, schedule="step", pretrained=True,
@@ -345,7 +357,7 @@ def test_miniature_training_is_small_and_a_named_backbone_stays():
 
 
 def test_the_published_splits_may_be_asked_for(tmp_path):
-    plan = prepare("camelyon17", tmp_path, splits="wilds", algorithms=["erm"])
+    plan = prepare("camelyon17", tmp_path, splits="wilds", objectives=["erm"])
     assert plan.parts["fit"].domain_names == ("hospital 1",)
     assert plan.models[0].data.endswith("wilds splits")
     assert load("camelyon17", tmp_path / "data", splits="wilds").split_counts == plan.data.split_counts

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[3] / "experiments" / "wilds"
 def record(
     dataset="camelyon17", column="original", *, seed=0, algorithm="erm", ood=0.5, inside=0.9, ece=None, data="v1"
 ):
-    model = wilds.models_of(dataset, data, algorithms=[algorithm], seeds=seed + 1)[seed]
+    model = wilds.models_of(dataset, data, objectives=[algorithm], seeds=seed + 1)[seed]
     errors = ece or {"hospital 0": 0.1, "hospital 1": 0.3}
     calibration = {"mean_ece": sum(errors.values()) / len(errors), "worst_ece": max(errors.values()), "ece": errors}
     headline = {"camelyon17": "accuracy", "poverty": "pearson"}[dataset]

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clovecal import InputError
+from clovecal.progress import calling
 from clovecal.training import CLOvE, TrainingData, TrainingWarning, fit
 from clovecal.training.head import classifier as module
 from clovecal.training.head.choice import HeldOut, choose, objective_of_strength, penalties_to_try
@@ -122,7 +123,7 @@ def test_a_strength_that_diverged_is_never_chosen():
     assert place == 1
     assert judged[0].excluded == "diverged"
     with pytest.raises(
-        InputError, match=r"no trained network gives finite predictions; lower learning_rate or penalty\. Trained\."
+        InputError, match=r"learning_rate left no trained network with finite predictions \(Trained\); lower it"
     ):
         choose(tried[:1], rows, criterion="ece", tolerance=0.02)
 
@@ -313,7 +314,8 @@ def test_a_warm_start_begins_with_what_its_linear_head_predicts(kind, rows, clas
 def test_steps_are_counted_over_all_strengths(rows):
     X, y, domain = rows
     seen = []
-    small(penalty=(0.0, 1.0), max_steps=20).fit(X, y, domains=domain, on_step=lambda *step: seen.append(step))
+    progress = calling(lambda *step: seen.append(step))
+    small(penalty=(0.0, 1.0), max_steps=20).fit(X, y, domains=domain, progress=progress)
     assert seen[0] == (1, 40)
     assert seen[-1] == (40, 40)
 
@@ -487,7 +489,7 @@ def test_wrong_rows_are_told(rows):
         small().fit(X[:2], ["a", "b"], domains=["A", "B"])
     with pytest.raises(InputError, match="X has n_samples=12, too few to hold some out of two domains"):
         small(validation_fraction=0.1).fit(X[:12], y[:12], domains=["A"] * 10 + ["B"] * 2)
-    with pytest.raises(InputError, match="y holds labels that cannot be used: Unknown label type: continuous"):
+    with pytest.raises(InputError, match=r"y holds labels that cannot be used \(Unknown label type: continuous"):
         small().fit(X, X[:, 0], domains=domain)
     for labels in (np.array(["a", 1] * 300, dtype=object), np.array([b"a", b"b"] * 300)):
         with pytest.raises(InputError, match="y holds labels that cannot be used"):
@@ -501,7 +503,7 @@ def test_the_first_value_that_is_not_finite_is_told_in_a_sentence(wrong, fitted,
     X, y, domain = rows
     gap = X.copy()
     gap[[7, 9], 2] = wrong
-    message = r"^X has values that are NaN or infinite, the first in row 7, column 2; fill them in or drop such rows\.$"
+    message = r"^X at row 7 is NaN or infinite in column 2; fill such values in, or drop such rows\.$"
     with pytest.raises(InputError, match=message):
         small().fit(gap, y, domains=domain)
     with pytest.raises(InputError, match=message):

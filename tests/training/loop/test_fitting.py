@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from clovecal import InputError, accuracy
-from clovecal._progress import on_terminal
+from clovecal.progress import on_terminal
 from clovecal.training import (
     ERM,
     IRM,

@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import save_file
 
 from clovecal import InputError
-from clovecal.datasets._lazy import Texts
-from clovecal.training.network.backbones import BACKBONES, as_tensors, build
-from clovecal.training.network.backbones._inputs import HashedWords, ImageTensors, Pixels
-from clovecal.training.network.backbones._plain import TinyTextBody
+from clovecal.datasets import LazyDataset, Texts
+from clovecal.training import Backbone, FeatureClassifier, Recipe, Resources, default_recipe, register_backbone
+from clovecal.training.network.backbones import BACKBONES, HashedWords, ImageTensors, Pixels, as_tensors, build
+from clovecal.training.network.training import try_out
 
 
 class Images:
@@ -74,7 +74,7 @@ def test_words_are_hashed_without_case_or_marks_and_cut_to_length():
 
 
 def test_padding_does_not_change_a_text():
-    body = TinyTextBody()
+    body = build("tiny-text", n_outputs=1).body
     short, padded = torch.tensor([[5, 9]]), torch.tensor([[5, 9, 0, 0, 0]])
     assert torch.allclose(body(short), body(padded))
     assert not torch.allclose(body(short), body(torch.tensor([[5, 9, 7]])))
@@ -140,6 +140,57 @@ def test_a_missing_package_is_named(monkeypatch, name, package):
     monkeypatch.setitem(sys.modules, f"{package}.models", None)
     with pytest.raises(InputError, match=f"needs the package {package}.*clovecal\\[wilds\\]"):
         build(name, n_outputs=1, weights="cache")
+
+
+# ------------------------------------------------------------------------------------------------ of one's own
+
+
+def letters(inputs, **_):
+    """Read a text as the numbers of its first three letters."""
+    return [torch.tensor([float(ord(one)) for one in f"{inputs[row]}   "[:3]]) for row in range(len(inputs))]
+
+
+def three_letters(*, n_outputs, **_):
+    return FeatureClassifier(torch.nn.Linear(3, 4), 4, n_outputs)
+
+
+def texts_of(*values):
+    n = len(values)
+    return LazyDataset(
+        name="texts", task="binary", classes=("no", "yes"), inputs=Texts(np.array(values)), y=np.arange(n) % 2,
+        domains=np.array(["a", "b"])[np.arange(n) % 2], split=np.full(n, "train"),
+    )  # fmt: skip
+
+
+def test_a_backbone_of_ones_own_reads_as_it_says_and_is_trained_as_it_says():
+    options = {"kind": "text", "features": 4, "read": letters, "defaults": {"batch_size": 6}, "largest_batch": 10}
+    register_backbone(Backbone(name="letters", make=three_letters, **options))
+    assert as_tensors("letters", Texts(np.array(["ab"])))[0].tolist() == [97, 98, 32]
+    logits, features = build("letters", n_outputs=3)(torch.zeros(2, 3))
+    assert (logits.shape, features.shape) == ((2, 3), (2, 4))
+    assert default_recipe("letters", 100).batch_size == 6
+    assert default_recipe("letters", 100, objective="clove").batch_size == 10
+    register_backbone(Backbone(name="letters", make=three_letters, **options))  # as when a notebook's cell runs again
+    with pytest.raises(InputError, match="has the name 'tiny-text', one of clovecal's own; choose another"):
+        register_backbone(Backbone(name="tiny-text", make=three_letters, **options))
+    with pytest.raises(InputError, match="letters starts from random ones, leave it out"):
+        build("letters", n_outputs=1, weights="cache")
+
+
+def test_a_backbone_that_shows_no_features_is_told_so():
+    def make(*, n_outputs, **_):
+        return torch.nn.Linear(3, n_outputs)
+
+    register_backbone(Backbone(name="silent", make=make, kind="text", features=4, read=letters))
+    with pytest.raises(InputError, match="backbone 'silent' returned no features; let it return a pair"):
+        try_out(Recipe("silent"), texts_of("abc", "xyz"), resources=Resources(device="cpu"))
+
+
+def test_a_package_of_ones_own_that_is_missing_is_named():
+    made = Backbone(name="far", make=three_letters, kind="text", features=4, package="no_such_package.nets")
+    register_backbone(made)
+    with pytest.raises(InputError, match=r"backbone 'far' needs the package no_such_package \(.*\); install it"):
+        build("far", n_outputs=1)
 
 
 class Network(torch.nn.Module):
@@ -294,6 +345,6 @@ def test_bert_that_is_not_on_disk_is_refused(transformers, tmp_path):
     with pytest.raises(InputError, match="is no folder"):
         build("bert-base-uncased", n_outputs=1, weights=tmp_path / "nowhere")
     with pytest.raises(
-        InputError, match="the cache of the hub does not have bert-base-cased; get it with: hf download"
+        InputError, match="the cache of the hub does not hold bert-base-cased; download bert-base-cased from the hub"
     ):
         build("bert-base-cased", n_outputs=1, weights="cache")

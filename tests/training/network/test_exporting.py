@@ -17,20 +17,23 @@ from safetensors.torch import load_file, save_file
 
 from clovecal import InputError, accuracy, ece
 from clovecal.datasets.folder import image_folder, text_table
-from clovecal.training.network import exporting
-from clovecal.training.network.exporting import export, load_network, scores
-from clovecal.training.network.folder import Description, fingerprint
-from clovecal.training.network.summary import DomainScores, summarize
-from clovecal.training.network.training import Place, Recipe, outputs
+from clovecal.training.network import exporting, training
+from clovecal.training.network.exporting import export, load_network
+from clovecal.training.network.folder import Description, NetworkFolder, fingerprint
+from clovecal.training.network.recipe import Recipe
+from clovecal.training.network.training import Outputs, Resources, predict
 
-CPU = Place(device="cpu")
-RECIPE = Recipe("tiny-image", epochs=20, batch_size=16, learning_rate=0.01, algorithm="coral", flips=True)
+CPU = Resources(device="cpu")
+RECIPE = Recipe("tiny-image", epochs=20, batch_size=16, learning_rate=0.01, objective="coral", flips=True)
 
 
 def test_scores_of_logits():
-    assert scores(np.array([0.0, np.log(3.0), -800.0], dtype=np.float64), "binary") == pytest.approx([0.5, 0.75, 0.0])
+    def scores(logits, task):
+        return Outputs(logits=np.asarray(logits), features=np.zeros((len(logits), 1), np.float32)).scores(task)
+
+    assert scores([0.0, np.log(3.0), -800.0], "binary") == pytest.approx([0.5, 0.75, 0.0])
     assert scores(np.log([[1.0, 3.0]]) + 900, "multiclass") == pytest.approx(np.array([[0.25, 0.75]]))
-    assert scores(np.array([-2.5]), "regression").tolist() == [-2.5]
+    assert scores([-2.5], "regression").tolist() == [-2.5]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,7 @@ def photos(place_of_photos):
 
 @pytest.fixture(scope="module")
 def exported(photos, tmp_path_factory):
-    return export(photos, RECIPE, tmp_path_factory.mktemp("run") / "out", place=CPU)
+    return export(photos, RECIPE, tmp_path_factory.mktemp("run") / "out", resources=CPU)
 
 
 def copy_of(exported, target):
@@ -99,7 +102,7 @@ def test_the_predictions_are_the_networks_and_good(exported):
 
 
 def test_the_summary_has_accuracy_and_ece_of_each_domain(photos, exported):
-    lines = summarize(photos, exported.tables)
+    lines = exported.summary
     assert [(line.split, line.domain, line.rows) for line in lines] == [
         ("val", "home", 8),
         ("val", "street", 8),
@@ -114,20 +117,19 @@ def test_the_summary_has_accuracy_and_ece_of_each_domain(photos, exported):
 
 
 def test_texts_of_several_classes_and_overlapping_domains(tmp_path):
-    done = export(texts(tmp_path), Recipe("tiny-text", epochs=1), tmp_path / "out", place=CPU)
+    done = export(texts(tmp_path), Recipe("tiny-text", epochs=1), tmp_path / "out", resources=CPU)
     table = pq.read_table(done.tables["test"])
     assert table.column_names[:8] == ["row", "y", "domain_young", "domain_old", "p_0", "p_1", "p_2", "p_3"]
     total = sum(table[f"p_{label}"].to_numpy() for label in range(4))
     assert np.allclose(total, 1)
-    assert [line.domain for line in summarize(texts(tmp_path), done.tables)] == ["young", "old", "all"]
+    assert [line.domain for line in done.summary] == ["young", "old", "all"]
 
 
 def test_a_regression_is_summed_up_by_its_error(tmp_path):
     data = texts(tmp_path, label=lambda row: row % 4 / 3, task="regression")
-    done = export(data, Recipe("tiny-text", epochs=1), tmp_path / "out", place=CPU)
+    done = export(data, Recipe("tiny-text", epochs=1), tmp_path / "out", resources=CPU)
     p, y = (pq.read_table(done.tables["test"])[name].to_numpy() for name in ("p", "y"))
-    whole = summarize(data, done.tables)[-1]
-    assert isinstance(whole, DomainScores)
+    whole = done.summary[-1]
     assert whole.quality == pytest.approx(np.sqrt(np.mean((p - y) ** 2)))
 
 
@@ -135,12 +137,12 @@ def test_a_regression_is_summed_up_by_its_error(tmp_path):
 
 
 def test_a_network_that_is_read_again_says_the_same(photos, exported):
-    read = load_network(exported.tables["val"].parent, place=CPU)
+    read = load_network(exported.tables["val"].parent, resources=CPU)
     assert read.message == exported.message
     assert read.description == exported.network.description
     assert read.description.image == (12, 12, 3)
     part = photos.part("test")
-    one, other = (outputs(network.module, RECIPE, part, place=CPU) for network in (read, exported.network))
+    one, other = (predict(network.module, RECIPE, part, resources=CPU) for network in (read, exported.network))
     assert (one.logits == other.logits).all()
     assert (one.features == other.features).all()
 
@@ -148,10 +150,17 @@ def test_a_network_that_is_read_again_says_the_same(photos, exported):
 def test_the_folder_holds_no_checkpoint_and_no_pickle(exported):
     folder = exported.tables["val"].parent
     names = {path.name for path in folder.iterdir()}
-    assert names == {"network.json", "network.safetensors", "training.jsonl", "val.parquet", "test.parquet"}
+    assert names == {
+        "network.json",
+        "network.safetensors",
+        "training.jsonl",
+        "summary.json",
+        "val.parquet",
+        "test.parquet",
+    }
     described = json.loads((folder / "network.json").read_text())
     assert described["classes"] == ["cat", "not a cat"]
-    assert described["recipe"]["algorithm"] == "coral"
+    assert described["recipe"]["objective"] == "coral"
 
 
 def test_a_run_that_has_ended_is_left_as_it_is_and_a_lost_table_is_made_again(photos, exported, tmp_path, monkeypatch):
@@ -159,24 +168,26 @@ def test_a_run_that_has_ended_is_left_as_it_is_and_a_lost_table_is_made_again(ph
     (folder / "val.parquet").unlink()
     monkeypatch.setattr(exporting, "train", lambda *_, **__: pytest.fail("trained again"))
     kept = (folder / "test.parquet").stat().st_mtime_ns
-    again = export(photos, RECIPE, folder, place=CPU)
+    again = export(photos, RECIPE, folder, resources=CPU)
     assert again.message == exported.message
     assert (folder / "test.parquet").stat().st_mtime_ns == kept
+    assert again.summary == exported.summary
     for split, path in again.tables.items():
         assert pq.read_table(path) == pq.read_table(exported.tables[split])
 
 
 def test_another_run_is_refused_by_what_differs_and_replaced_if_asked_to(photos, exported, tmp_path):
     folder = copy_of(exported, tmp_path / "copy")
-    with pytest.raises(InputError, match=r"holds a run with another epochs, seed; .* or pass overwrite=True to"):
-        export(photos, replace(RECIPE, epochs=1), folder, seed=1, place=CPU)
+    with pytest.raises(InputError, match=r"holds a run with another epochs, seed; pass overwrite=True"):
+        export(photos, replace(RECIPE, epochs=1), folder, seed=1, resources=CPU)
     other = photos.select(np.arange(119))
     with pytest.raises(InputError, match="a run with another number of rows, content of the rows;"):
-        export(other, RECIPE, folder, place=CPU)
-    (folder / "notes.txt").write_text("mine")
-    export(photos, replace(RECIPE, epochs=1), folder, place=CPU, overwrite=True)
-    assert load_network(folder, place=CPU).description.recipe.epochs == 1
-    assert (folder / "notes.txt").exists()
+        export(other, RECIPE, folder, resources=CPU)
+    for name in ("notes.txt", "mine.parquet"):
+        (folder / name).write_text("mine")
+    export(photos, replace(RECIPE, epochs=1), folder, resources=CPU, overwrite=True)
+    assert load_network(folder, resources=CPU).description.recipe.epochs == 1
+    assert (folder / "notes.txt").read_text() == (folder / "mine.parquet").read_text() == "mine"
 
 
 def test_the_fingerprint_is_of_names_labels_domains_and_splits(photos):
@@ -191,13 +202,19 @@ def test_the_fingerprint_is_of_names_labels_domains_and_splits(photos):
         replace(photos, inputs=photos.inputs.subset(np.arange(120)[::-1])),
     ):
         assert fingerprint(other) != fingerprint(photos)
-    assert Description.of(photos, RECIPE, 0).differences(Description.of(photos, RECIPE, 1)) == ["seed"]
+
+
+def test_the_differences_of_two_runs_are_named(photos, tmp_path):
+    folder = NetworkFolder(tmp_path / "out")
+    folder.begin(Description.of(photos, RECIPE, 0))
+    assert folder.differences(Description.of(photos, RECIPE, 0)) == []
+    assert folder.differences(Description.of(photos, RECIPE, 1)) == ["seed"]
 
 
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda folder: (folder / "network.safetensors").write_bytes(b"x"), "is damaged; train"),
+        (lambda folder: (folder / "network.safetensors").write_bytes(b"x"), "is damaged; remove it, and train"),
         (lambda folder: (folder / "network.json").write_text("{"), "does not describe a network of this version"),
         (lambda folder: (folder / "network.safetensors").unlink(), "holds a run that has not ended"),
         (lambda folder: (folder / "network.json").unlink(), "holds no network"),
@@ -211,19 +228,19 @@ def test_a_damaged_folder_is_refused(exported, tmp_path, damage, said):
     folder = copy_of(exported, tmp_path / "copy")
     damage(folder)
     with pytest.raises(InputError, match=said):
-        load_network(folder, place=CPU)
+        load_network(folder, resources=CPU)
 
 
 def test_the_last_epoch_is_kept_by_algorithms_whose_penalty_costs_accuracy(photos, tmp_path, monkeypatch):
     kept, whole = {}, exporting.train
 
     def train(recipe, rows, **options):
-        kept[recipe.algorithm] = options["validation"] is None
+        kept[recipe.objective] = options["validation"] is None
         return whole(recipe, rows, **options)
 
     monkeypatch.setattr(exporting, "train", train)
-    for algorithm in ("erm", "group-dro", "irm", "clove"):
-        export(photos, replace(RECIPE, algorithm=algorithm, epochs=1), tmp_path / algorithm, place=CPU)
+    for objective in ("erm", "group-dro", "irm", "clove"):
+        export(photos, replace(RECIPE, objective=objective, epochs=1), tmp_path / objective, resources=CPU)
     assert kept == {"erm": False, "group-dro": False, "irm": True, "clove": True}
 
 
@@ -233,12 +250,13 @@ import os, signal, sys
 from clovecal.datasets.folder import image_folder
 from clovecal.training.network import exporting
 from clovecal.training.loop.checkpoint import RunFiles
-from clovecal.training.network.training import Place, Recipe
-place, name, count = {"training": (RunFiles, "save", 3), "predicting": (exporting, "outputs", 2)}[sys.argv[1]]
+from clovecal.training.network.recipe import Recipe
+from clovecal.training.network.training import Resources
+place, name, count = {"training": (RunFiles, "save", 3), "predicting": (exporting, "predict", 2)}[sys.argv[1]]
 whole, calls = getattr(place, name), []
 def killing(*arguments, **options):
     calls.append(1)
-    if name == "outputs" and len(calls) == count:
+    if name == "predict" and len(calls) == count:
         os.kill(os.getpid(), signal.SIGKILL)
     result = whole(*arguments, **options)
     if len(calls) == count:
@@ -246,8 +264,8 @@ def killing(*arguments, **options):
     return result
 setattr(place, name, killing)
 photos = image_folder(sys.argv[2], sys.argv[2] + "/photos.csv", test_domains=["zoo"])
-recipe = Recipe("tiny-image", epochs=20, batch_size=16, learning_rate=0.01, algorithm="coral", flips=True)
-exporting.export(photos, recipe, sys.argv[3], place=Place(device="cpu"), checkpoint_every=7)
+recipe = Recipe("tiny-image", epochs=20, batch_size=16, learning_rate=0.01, objective="coral", flips=True)
+exporting.export(photos, recipe, sys.argv[3], resources=Resources(device="cpu"), checkpoint_every=7)
 """
 
 
@@ -265,7 +283,7 @@ def test_a_run_killed_in_training_and_in_predicting_ends_the_same(photos, place_
         assert (folder / "training.safetensors").exists() is (stage == "training")
     assert (folder / "val.parquet").exists()
     assert not (folder / "test.parquet").exists()
-    again = export(photos, RECIPE, folder, place=CPU)
+    again = export(photos, RECIPE, folder, resources=CPU)
     assert again.message == exported.message
     for split, path in again.tables.items():
         assert pq.read_table(path) == pq.read_table(exported.tables[split])
@@ -280,19 +298,19 @@ def test_a_run_killed_in_training_and_in_predicting_ends_the_same(photos, place_
 def test_what_is_missing_is_said_before_anything_is_written(photos, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="data has the splits test; name the rows to train on"):
-        export(photos.part("test"), RECIPE, out, place=CPU)
+        export(photos.part("test"), RECIPE, out, resources=CPU)
     with pytest.raises(InputError, match="reads texts"):
-        export(photos, Recipe("tiny-text"), out, place=CPU)
+        export(photos, Recipe("tiny-text"), out, resources=CPU)
     with pytest.raises(InputError, match="device is 'gpu'"):
-        export(photos, RECIPE, out, place=Place(device="gpu"))
+        export(photos, RECIPE, out, resources=Resources(device="gpu"))
     with pytest.raises(InputError, match="split 'a/b' cannot name a file"):
-        export(replace(photos, split=np.where(photos.split == "val", "a/b", photos.split)), RECIPE, out, place=CPU)
+        export(replace(photos, split=np.where(photos.split == "val", "a/b", photos.split)), RECIPE, out, resources=CPU)
     assert not out.exists()
     out.write_text("mine")
     with pytest.raises(InputError, match="is a file; name a folder"):
-        export(photos, RECIPE, out, place=CPU)
+        export(photos, RECIPE, out, resources=CPU)
     with pytest.raises(InputError, match="holds other files; name a new one"):
-        export(photos, RECIPE, tmp_path, place=CPU, overwrite=True)
+        export(photos, RECIPE, tmp_path, resources=CPU, overwrite=True)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -306,10 +324,10 @@ def test_an_image_that_breaks_off_is_one_sentence(workers, tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["file,label,domain", *rows]))
     data = image_folder(tmp_path, tmp_path / "t.csv")
     with pytest.raises(InputError) as caught:
-        export(data, Recipe("tiny-image"), tmp_path / "out", place=Place("cpu", workers))
+        export(data, Recipe("tiny-image"), tmp_path / "out", resources=Resources(device="cpu", workers=workers))
     said = str(caught.value)
     assert said.startswith("file '")
-    assert "3.png' (row 3) cannot be decoded (" in said
+    assert "3.png' at data row 4 cannot be decoded (" in said
     assert "\n" not in said
 
 
@@ -317,6 +335,6 @@ def test_too_little_memory_is_one_sentence(photos, tmp_path, monkeypatch):
     def train(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(exporting, "train", train)
+    monkeypatch.setattr(training, "fit", train)
     with pytest.raises(InputError, match="batch_size is 16, for which the memory of the GPU is too small"):
-        export(photos, RECIPE, tmp_path / "out", place=CPU)
+        export(photos, RECIPE, tmp_path / "out", resources=CPU)

@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from clovecal import InputError
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._lazy import Texts
-from clovecal.training.network import training as recipes
-from clovecal.training.network.recipe import make_objective
-from clovecal.training.network.training import Place, Recipe, new_network, outputs, train
+from clovecal.datasets import LazyDataset, Texts
+from clovecal.training.network import training
+from clovecal.training.network.recipe import Recipe, make_objective
+from clovecal.training.network.training import Resources, new_network, predict, train
 from clovecal.training.objectives import CORAL, ERM, IRM, OBJECTIVES, CLOvE, GroupDRO
 
-CPU = Place(device="cpu")
+CPU = Resources(device="cpu")
 RECIPE = Recipe("tiny-text", epochs=2, batch_size=8, learning_rate=0.01)
 
 
@@ -43,11 +42,11 @@ def fitted(monkeypatch):
     def fit(model, data, objective, **options):
         found.update(model=model, data=data, objective=objective, **options)
 
-    monkeypatch.setattr(recipes, "fit", fit)
+    monkeypatch.setattr(training, "fit", fit)
 
     def of(recipe, **options):
         rows = reviews()
-        train(recipe, rows, domains=rows.domains, place=CPU, **options)
+        train(recipe, rows, domains=rows.domains, resources=CPU, **options)
         return found
 
     return of
@@ -99,7 +98,7 @@ def test_the_other_optimizers_decay_everything(fitted, name, kind):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "kind", "balanced"),
+    ("objective", "kind", "balanced"),
     [
         ("erm", ERM, False),
         ("irm", IRM, True),
@@ -109,29 +108,29 @@ def test_the_other_optimizers_decay_everything(fitted, name, kind):
         ("clove", CLOvE, True),
     ],
 )
-def test_an_algorithm_is_its_objective_on_balanced_batches(fitted, algorithm, kind, balanced):
-    got = fitted(replace(RECIPE, algorithm=algorithm, penalty=7.0, anneal=3))
+def test_an_algorithm_is_its_objective_on_balanced_batches(fitted, objective, kind, balanced):
+    got = fitted(replace(RECIPE, objective=objective, penalty=7.0, anneal=3))
     assert type(got["objective"]) is kind
     assert got["balance"] is balanced
-    if algorithm in ("irm", "irm-halves", "coral", "clove"):
+    if objective in ("irm", "irm-halves", "coral", "clove"):
         assert got["objective"].penalty == 7
         assert got["objective"].anneal == 3
-        assert got["objective"].rescale is (algorithm == "clove")  # WILDS does not
+        assert got["objective"].rescale is (objective == "clove")  # WILDS does not
     if kind is IRM:
-        assert got["objective"].halves is (algorithm == "irm-halves")
+        assert got["objective"].halves is (objective == "irm-halves")
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "wanted", "drawn"), [("coral", 1, 1), ("coral", 2, None), ("coral", None, None), ("erm", 1, None)]
+    ("objective", "wanted", "drawn"), [("coral", 1, 1), ("coral", 2, None), ("coral", None, None), ("erm", 1, None)]
 )
-def test_a_batch_draws_some_domains_where_there_are_more(fitted, algorithm, wanted, drawn):
-    got = fitted(replace(RECIPE, algorithm=algorithm, domains_per_batch=wanted))  # of two domains
+def test_a_batch_draws_some_domains_where_there_are_more(fitted, objective, wanted, drawn):
+    got = fitted(replace(RECIPE, objective=objective, domains_per_batch=wanted))  # of two domains
     assert got["domains_per_batch"] == drawn
 
 
 def test_clove_of_two_classes_is_that_of_the_positive_one():
     binary, several = (
-        make_objective(replace(RECIPE, algorithm="clove"), n_domains=2, task=task) for task in ("binary", "multiclass")
+        make_objective(replace(RECIPE, objective="clove"), n_domains=2, task=task) for task in ("binary", "multiclass")
     )
     assert binary.options == {"gamma": 10.0, "of": "positive"}
     assert several.options == {"gamma": 10.0}  # of the confidence, the default
@@ -141,50 +140,51 @@ def test_the_epoch_with_the_most_accurate_domains_is_kept(monkeypatch):
     rows = reviews()
     judged = []
 
-    def error(y, p):  # as if the first epoch were the best: 0, then 1
+    def accuracy(y, p):  # as if the first epoch were the best: 1, then 0
         judged.append(len(judged) // 2)
-        return float(judged[-1])
+        return 1 - float(judged[-1])
 
-    monkeypatch.setattr(recipes, "_error", error)
-    _, result = train(replace(RECIPE, epochs=3), rows, domains=rows.domains, validation=rows, place=CPU)
+    monkeypatch.setattr(training, "accuracy", accuracy)
+    _, result = train(replace(RECIPE, epochs=3), rows, domains=rows.domains, validation=rows, resources=CPU)
     assert result.best_step == 5
     assert result.steps == 15
 
 
-def test_the_share_of_wrong_labels_is_what_an_epoch_is_judged_by():
-    assert recipes._error(np.array([0, 1, 1, 1]), np.array([0.1, 0.2, 0.8, 0.9])) == pytest.approx(0.25)
+def test_the_share_of_wrong_labels_is_what_an_epoch_is_judged_by(fitted):
+    criterion = fitted(RECIPE, validation=reviews())["stopping"].criterion
+    assert criterion(np.array([0, 1, 1, 1]), np.array([0.1, 0.2, 0.8, 0.9])) == pytest.approx(0.25)
 
 
 def test_a_network_learns_what_the_texts_say():
     rows = reviews()
-    for algorithm in OBJECTIVES:
-        recipe = replace(RECIPE, algorithm=algorithm, epochs=20, learning_rate=0.03, penalty=0.1)
-        model, _ = train(recipe, rows, domains=rows.domains, place=CPU)
-        said = outputs(model, recipe, rows, place=CPU)
-        assert ((said.logits > 0) == (rows.y == 1)).all(), algorithm
-        assert said.features.shape == (40, 32)
+    for objective in OBJECTIVES:
+        recipe = replace(RECIPE, objective=objective, epochs=20, learning_rate=0.03, penalty=0.1)
+        model, _ = train(recipe, rows, domains=rows.domains, resources=CPU)
+        outputs = predict(model, recipe, rows, resources=CPU)
+        assert ((outputs.logits > 0) == (rows.y == 1)).all(), objective
+        assert outputs.features.shape == (40, 32)
 
 
 def test_a_regression_and_several_classes_have_their_outputs():
-    assert new_network(RECIPE, reviews(task="regression", classes=()), seed=0, place=CPU).top.out_features == 1
+    assert new_network(RECIPE, reviews(task="regression", classes=()), seed=0, resources=CPU).top.out_features == 1
     three = reviews(task="multiclass", classes=("a", "b", "c"))
-    assert new_network(RECIPE, three, seed=0, place=CPU).top.out_features == 3
+    assert new_network(RECIPE, three, seed=0, resources=CPU).top.out_features == 3
     regression = reviews(task="regression", classes=())
     model, _ = train(
         replace(RECIPE, epochs=60, learning_rate=0.03),
         regression,
         domains=regression.domains,
         validation=regression,
-        place=CPU,
+        resources=CPU,
     )
-    assert np.abs(outputs(model, RECIPE, regression, place=CPU).logits - regression.y).max() < 0.2
+    assert np.abs(predict(model, RECIPE, regression, resources=CPU).logits - regression.y).max() < 0.2
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"backbone": "vgg"}, "backbone"),
-        ({"algorithm": "dann"}, "algorithm"),
+        ({"objective": "dann"}, "objective is 'dann'"),
         ({"optimizer": "lion"}, "optimizer"),
         ({"schedule": "cosine"}, "schedule"),
         ({"epochs": 0}, "epochs"),
@@ -202,17 +202,17 @@ def test_a_wrong_recipe_is_refused(change, words):
 def test_a_batch_smaller_than_the_domains_is_refused():
     rows = reviews()
     with pytest.raises(InputError, match="batch_size is 1 for 2 domains"):
-        train(replace(RECIPE, algorithm="coral", batch_size=1), rows, domains=rows.domains, place=CPU)
+        train(replace(RECIPE, objective="coral", batch_size=1), rows, domains=rows.domains, resources=CPU)
 
 
 def test_clove_is_not_for_a_regression():
     rows = reviews(task="regression", classes=())
     with pytest.raises(InputError, match="objective is 'clove', which is for classes"):
-        train(replace(RECIPE, algorithm="clove"), rows, domains=rows.domains, place=CPU)
+        train(replace(RECIPE, objective="clove"), rows, domains=rows.domains, resources=CPU)
 
 
 def test_new_inputs_need_no_labels():
     rows = reviews()
-    model = new_network(RECIPE, rows, seed=0, place=CPU)
-    whole, alone = (outputs(model, RECIPE, what, place=CPU) for what in (rows, rows.inputs))
+    model = new_network(RECIPE, rows, seed=0, resources=CPU)
+    whole, alone = (predict(model, RECIPE, what, resources=CPU) for what in (rows, rows.inputs))
     assert np.array_equal(whole.logits, alone.logits)

@@ -31,6 +31,20 @@ class Published:
         Rows of each split as WILDS defines it, at full size.
     headline
         The entry of `evaluate` that the paper's table shows.
+    title
+        What the paper calls it.
+    task
+        "binary", "multiclass" or "regression".
+    score_name
+        What the headline is called in a table, with its unit.
+    scale
+        By what scores and calibration errors are multiplied in a table: 100 for percent.
+    digits
+        Decimals of a score and of its spread in a table.
+    judged_on
+        Which rows the paper's table is about.
+    error_unit
+        The unit of calibration errors in a table.
     """
 
     name: str
@@ -38,6 +52,13 @@ class Published:
     needs: tuple[str, ...]
     counts: Mapping[str, int]
     headline: str
+    title: str
+    task: str
+    score_name: str
+    scale: int = 100
+    digits: tuple[int, int] = (2, 1)
+    judged_on: str = "unseen domains"
+    error_unit: str = "×100"
 
 
 def check_splits(splits: str) -> None:

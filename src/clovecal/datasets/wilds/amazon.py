@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from clovecal.datasets._columns import read_columns
 from clovecal.datasets._lazy import LazyDataset, Texts
 from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
 from clovecal.datasets.wilds._base import Published, check_splits, find_folder, require
-from clovecal.errors import InputError
+from clovecal.tables.columns import read_columns
 
 PUBLISHED = Published(
     name="amazon",
@@ -19,6 +18,9 @@ PUBLISHED = Published(
     needs=("reviews.csv", "splits/user.csv"),
     counts={"train": 245_502, "id_val": 46_950, "id_test": 46_950, "val": 100_050, "test": 100_050},
     headline="tenth_percentile_accuracy",
+    title="Amazon",
+    task="multiclass",
+    score_name="tenth percentile accuracy, %",
 )
 _SPLIT_OF_CODE = {0: "train", 1: "val", 2: "id_val", 3: "test", 4: "id_test"}
 _UNUSED = -1
@@ -50,29 +52,22 @@ def load(root: str | Path, *, splits: str = "paper") -> LazyDataset:
     split_table = read_columns(folder / "splits" / "user.csv", ("split",))
     code = split_table.whole("split")
     unknown = ~np.isin(code, (_UNUSED, *_SPLIT_OF_CODE))
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        raise InputError(
-            "column 'split'", f"of {str(split_table.path)!r} is {code[row]} at row {row}", "it must be −1 to 4"
-        )
+    split_table.reject("split", unknown, f"is {code[np.argmax(unknown)]}", "it must be −1 to 4")
     columns = ("reviewText", "overall", "reviewerID", "asin", "category", "reviewYear")
     table = read_columns(folder / "reviews.csv", columns, keep=code != _UNUSED)
     stars = table.whole("overall")
-    if stars.min() < 1 or stars.max() > 5:
-        row = int(np.argmax((stars < 1) | (stars > 5)))
-        raise InputError(
-            "column 'overall'", f"of {str(table.path)!r} is {stars[row]} at row {table.rows[row]}", "stars are 1 to 5"
-        )
+    wrong = (stars < 1) | (stars > 5)
+    table.reject("overall", wrong, f"is {stars[np.argmax(wrong)]}", "stars are 1 to 5")
     names = np.array([_SPLIT_OF_CODE[one] for one in range(len(_SPLIT_OF_CODE))])
     return LazyDataset(
-        "amazon",
-        "multiclass",
-        tuple(f"{number} star{'s' if number > 1 else ''}" for number in range(1, 6)),
-        Texts(table.texts("reviewText")),
-        stars - 1,
-        table.labels("reviewerID"),
-        names[code[table.rows]],
-        {
+        name="amazon",
+        task="multiclass",
+        classes=tuple(f"{number} star{'s' if number > 1 else ''}" for number in range(1, 6)),
+        inputs=Texts(table.texts("reviewText")),
+        y=stars - 1,
+        domains=table.labels("reviewerID"),
+        split=names[code[table.rows]],
+        metadata={
             "product": table.labels("asin"),
             "category": table.labels("category"),
             "year": table.whole("reviewYear"),
@@ -91,7 +86,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> from clovecal.datasets._lazy import LazyDataset, Texts
+    >>> from clovecal.datasets import LazyDataset, Texts
     >>> four = LazyDataset(
     ...     "amazon", "multiclass", ("1", "2", "3", "4", "5"), Texts(np.array(list("abcd"))), np.array([4, 4, 0, 3]),
     ...     np.array(["ann", "ann", "bob", "bob"]), np.array(["test"] * 4),

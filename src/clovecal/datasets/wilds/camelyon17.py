@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from clovecal.datasets._columns import read_columns
 from clovecal.datasets._lazy import Files, LazyDataset, decode_image, need_pillow
 from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
-from clovecal.datasets._splits import hold_out
+from clovecal.datasets.splits import hold_out
 from clovecal.datasets.wilds._base import MINIATURE_SHARE, Published, check_splits, find_folder, is_miniature, require
-from clovecal.errors import InputError
+from clovecal.tables.columns import read_columns
 
 PUBLISHED = Published(
     name="camelyon17",
@@ -20,6 +19,9 @@ PUBLISHED = Published(
     needs=("metadata.csv", "patches"),
     counts={"train": 302_436, "id_val": 33_560, "val": 34_904, "test": 85_054},
     headline="accuracy",
+    title="Camelyon17",
+    task="binary",
+    score_name="accuracy, %",
 )
 _COLUMNS = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split")
 _TEST, _VALIDATION = 2, 1  # WILDS counts the hospitals from 0
@@ -71,11 +73,8 @@ def load(
         split = hold_out(domains, test=[f"hospital {_TEST}"], validation=validation, seed=seed)
     else:
         held = table.whole("split")
-        if not np.isin(held, (0, 1)).all():
-            row = int(np.argmax(~np.isin(held, (0, 1))))
-            raise InputError(
-                "column 'split'", f"of {str(table.path)!r} is {held[row]} at row {row}", "it must be 0 or 1"
-            )
+        wrong = ~np.isin(held, (0, 1))
+        table.reject("split", wrong, f"is {held[np.argmax(wrong)]}", "it must be 0 or 1")
         split = np.where(held == 1, "id_val", "train")
         split = np.where(hospital == _VALIDATION, "val", np.where(hospital == _TEST, "test", split))
     patient, node, x, y = (table.labels(name) for name in _COLUMNS[:4])
@@ -86,7 +85,14 @@ def load(
     inputs = Files(folder / "patches", np.array(names, dtype=np.dtypes.StringDType()), table.rows, decode_image)
     metadata = {"hospital": hospital, "slide": table.whole("slide"), "patient": patient, "row": table.rows}
     return LazyDataset(
-        "camelyon17", "binary", ("normal", "tumor"), inputs, table.whole("tumor"), domains, split, metadata
+        name="camelyon17",
+        task="binary",
+        classes=("normal", "tumor"),
+        inputs=inputs,
+        y=table.whole("tumor"),
+        domains=domains,
+        split=split,
+        metadata=metadata,
     )
 
 
@@ -96,7 +102,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> from clovecal.datasets._lazy import LazyDataset, Texts
+    >>> from clovecal.datasets import LazyDataset, Texts
     >>> four = LazyDataset(
     ...     "camelyon17", "binary", ("normal", "tumor"), Texts(np.array(list("abcd"))), np.array([0, 1, 1, 0]),
     ...     np.array(["hospital 2"] * 4), np.array(["test"] * 4), {"slide": np.array([20, 20, 21, 21])},

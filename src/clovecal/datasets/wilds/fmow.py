@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clovecal.datasets._columns import Columns, read_columns
 from clovecal.datasets._lazy import Files, LazyDataset, combined, decode_image, need_pillow
 from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
 from clovecal.datasets.wilds._base import Published, check_splits, find_folder, require
 from clovecal.errors import InputError
+from clovecal.tables.columns import Columns, read_columns
+from clovecal.tables.formats import data_row_error
 
 PUBLISHED = Published(
     name="fmow",
@@ -21,6 +22,9 @@ PUBLISHED = Published(
     needs=("rgb_metadata.csv", "country_code_mapping.csv", "images"),
     counts={"train": 76_863, "id_val": 11_483, "id_test": 11_327, "val": 19_915, "test": 22_108},
     headline="worst_region_accuracy",
+    title="FMoW",
+    task="multiclass",
+    score_name="worst region accuracy, %",
 )
 CATEGORIES = (
     "airport", "airport_hangar", "airport_terminal", "amusement_park", "aquaculture", "archaeological_site", "barn",
@@ -85,14 +89,20 @@ def load(root: str | Path, *, splits: str = "paper") -> LazyDataset:
     names = np.array([f"rgb_img_{row}.png" for row in table.rows[used]], dtype=np.dtypes.StringDType())
     named_period = np.array(_PERIODS)[period[used]]
     return LazyDataset(
-        "fmow",
-        "multiclass",
-        CATEGORIES,
-        Files(folder / "images", names, table.rows[used], decode_image),
-        _labels(table)[used],
-        combined(region, named_period),
-        split[used],
-        {"region": region, "period": named_period, "year": year[used], "country": country, "row": table.rows[used]},
+        name="fmow",
+        task="multiclass",
+        classes=CATEGORIES,
+        inputs=Files(folder / "images", names, table.rows[used], decode_image),
+        y=_labels(table)[used],
+        domains=combined(region, named_period),
+        split=split[used],
+        metadata={
+            "region": region,
+            "period": named_period,
+            "year": year[used],
+            "country": country,
+            "row": table.rows[used],
+        },
     )
 
 
@@ -106,7 +116,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> from clovecal.datasets._lazy import LazyDataset, Texts
+    >>> from clovecal.datasets import LazyDataset, Texts
     >>> four = LazyDataset(
     ...     "fmow", "multiclass", CATEGORIES, Texts(np.array(list("abcd"))), np.array([3, 4, 5, 6]),
     ...     np.array(["Asia, from 2016"] * 4), np.array(["test"] * 4),
@@ -131,10 +141,11 @@ def _years(table: Columns) -> npt.NDArray[np.int64]:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise InputError(
-                "column 'timestamp'",
-                f"of {str(table.path)!r} is {text!r} at row {row}",
+            raise data_row_error(
+                f"column 'timestamp' of {str(table.path)!r}",
+                f"is {text!r}",
                 "it must be a time such as 2016-02-14T10:06:27Z",
+                row=int(table.rows[row]),
             ) from None
         years[row] = (moment if moment.tzinfo is None else moment.astimezone(UTC)).year
     return years
@@ -142,13 +153,10 @@ def _years(table: Columns) -> npt.NDArray[np.int64]:
 
 def _labels(table: Columns) -> npt.NDArray[np.int64]:
     number = {category: i for i, category in enumerate(CATEGORIES)}
-    labels = np.array([number.get(category, -1) for category in table.labels("category").tolist()])
-    if labels.min() < 0:
-        row = int(np.argmax(labels < 0))
-        found = str(table.labels("category")[row])
-        raise InputError(
-            "column 'category'", f"of {str(table.path)!r} is {found!r} at row {row}", "FMoW has no such one"
-        )
+    categories = table.labels("category")
+    labels = np.array([number.get(category, -1) for category in categories.tolist()])
+    unknown = labels < 0
+    table.reject("category", unknown, f"is {str(categories[np.argmax(unknown)])!r}", "FMoW has no such one")
     return labels
 
 

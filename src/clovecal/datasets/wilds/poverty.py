@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clovecal._checks import AnyArray, check_choice
-from clovecal.datasets._columns import read_columns
 from clovecal.datasets._lazy import Files, Inputs, LazyDataset, combined, decode_npz
 from clovecal.datasets._scores import check_predicted, pearson, worst
-from clovecal.datasets._splits import held_out_count
+from clovecal.datasets.splits import held_out_count
 from clovecal.datasets.wilds._base import (
     MINIATURE_SHARE,
     Published,
@@ -24,6 +23,7 @@ from clovecal.datasets.wilds._base import (
     version_of,
 )
 from clovecal.errors import InputError
+from clovecal.tables.columns import read_columns
 
 PUBLISHED = Published(
     name="poverty",
@@ -31,16 +31,22 @@ PUBLISHED = Published(
     needs=("dhs_metadata.csv",),
     counts={"train": 9_797, "id_val": 1_000, "id_test": 1_000, "val": 3_909, "test": 3_963},  # fold A
     headline="pearson",
+    title="PovertyMap",
+    task="regression",
+    score_name="Pearson's r",
+    scale=1,
+    digits=(3, 3),
+    error_unit="units of wealth",
 )
 # Five sets of countries; each fold tests on one of them and validates on another (Yeh et al. 2020).
-_SETS = {
+COUNTRIES_BY_FOLD = {
     "A": ("angola", "cote_d_ivoire", "ethiopia", "mali", "rwanda"),
     "B": ("benin", "burkina_faso", "guinea", "sierra_leone", "tanzania"),
     "C": ("cameroon", "ghana", "malawi", "zimbabwe"),
     "D": ("democratic_republic_of_congo", "mozambique", "nigeria", "togo", "uganda"),
     "E": ("kenya", "lesotho", "senegal", "zambia"),
 }
-COUNTRIES = tuple(sorted(country for countries in _SETS.values() for country in countries))
+COUNTRIES = tuple(sorted(country for countries in COUNTRIES_BY_FOLD.values() for country in countries))
 _VALIDATED_ON = {"A": "B", "B": "C", "C": "D", "D": "E", "E": "A"}
 _IN_DOMAIN_ROWS = 2_000  # half for id_val, half for id_test
 _SEED_OFFSET = 541_433  # WILDS adds it to the letter's code, and so must the same rows
@@ -61,7 +67,7 @@ class MemoryMapped:
         images = np.load(self.path, mmap_mode="r", allow_pickle=False)  # opened each time: nothing to pickle
         if row >= len(images):
             raise InputError(
-                f"file {str(self.path)!r}", f"has {len(images)} images, none for row {row}", "get it again"
+                f"file {str(self.path)!r}", f"has {len(images)} images, none for data row {row + 1}", "get it again"
             )
         return np.array(images[row].transpose(2, 0, 1), dtype=np.float32)
 
@@ -100,18 +106,14 @@ def load(
     appendix rounds the counts: 9,797 for training, 3,909 and 3,963 for val and test of fold A, 1,000 and 1,000.
     """
     check_splits(splits)
-    check_choice(fold, "fold", tuple(_SETS))
+    check_choice(fold, "fold", tuple(COUNTRIES_BY_FOLD))
     folder = find_folder(root, PUBLISHED)
     images = "images" if version_of(folder) == "1.1" else "landsat_poverty_imgs.npy"
     require(folder, *PUBLISHED.needs, images)
     table = read_columns(folder / "dhs_metadata.csv", ("country", "wealthpooled", "urban"))
     country = table.labels("country")
     unknown = ~np.isin(country, COUNTRIES)
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        raise InputError(
-            "column 'country'", f"of {str(table.path)!r} is {str(country[row])!r} at row {row}", "there is no such one"
-        )
+    table.reject("country", unknown, f"is {str(country[np.argmax(unknown)])!r}", "there is no such one")
     if in_domain is None:
         in_domain = MINIATURE_SHARE if is_miniature(folder) else _IN_DOMAIN_ROWS
     inputs: Inputs
@@ -122,14 +124,14 @@ def load(
         inputs = MemoryMapped(folder / images, table.rows)
     area = np.where(table.finite("urban") == 1, "urban", "rural")
     return LazyDataset(
-        "poverty",
-        "regression",
-        (),
-        inputs,
-        table.finite("wealthpooled"),
-        combined(country, area),
-        _split(country, fold, in_domain),
-        {"country": country, "area": area, "row": table.rows},
+        name="poverty",
+        task="regression",
+        classes=(),
+        inputs=inputs,
+        y=table.finite("wealthpooled"),
+        domains=combined(country, area),
+        split=_split(country, fold, in_domain),
+        metadata={"country": country, "area": area, "row": table.rows},
     )
 
 
@@ -139,7 +141,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> from clovecal.datasets._lazy import LazyDataset, Texts
+    >>> from clovecal.datasets import LazyDataset, Texts
     >>> four = LazyDataset(
     ...     "poverty", "regression", (), Texts(np.array(list("abcd"))), np.array([0.0, 1.0, 2.0, 3.0]),
     ...     np.array(["mali, urban"] * 4), np.array(["test"] * 4),
@@ -165,8 +167,8 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
 
 def _split(country: npt.NDArray[np.str_], fold: str, in_domain: float | int) -> npt.NDArray[np.str_]:
     split = np.full(len(country), "train", dtype="<U7")
-    split[np.isin(country, _SETS[fold])] = "test"
-    split[np.isin(country, _SETS[_VALIDATED_ON[fold]])] = "val"
+    split[np.isin(country, COUNTRIES_BY_FOLD[fold])] = "test"
+    split[np.isin(country, COUNTRIES_BY_FOLD[_VALIDATED_ON[fold]])] = "val"
     inside = np.flatnonzero(split == "train")
     count = held_out_count(in_domain, len(inside), "in_domain", "the training countries together")
     shuffled = inside.copy()

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 import clovecal as cc
 from clovecal import records
-from clovecal._checks import AnyArray, FloatArray
-from clovecal._files import replacing
-from clovecal.reproduce.colored_mnist.choice import Record, half_skill, pools, ranked
+from clovecal.files import replacing
+from clovecal.reproduce.colored_mnist.choice import pools, ranked
+from clovecal.reproduce.study import Record
 
 Key = tuple[str, int]  # a method's name and a member's number
 
@@ -29,7 +31,7 @@ class Average:
     methods
         Whose models are ranked.
     criterion
-        A name in `CRITERIA`; the floor is `half_skill`.
+        A name in `CRITERIA`; the floor is at half the skill.
     count
         How many are averaged.
     """
@@ -42,7 +44,7 @@ class Average:
     count: int
 
 
-def keep_predictions(folder: Path, name: str, members: Sequence[int], logits: FloatArray, y: AnyArray) -> None:
+def keep_predictions(folder: Path, name: str, members: Sequence[int], logits: NDArray[Any], y: NDArray[Any]) -> None:
     """Keep models' logits in the test domain, in half precision, in a file of a few megabytes.
 
     Parameters
@@ -78,7 +80,7 @@ def run_averages(found: Sequence[Record], folder: Path, results: Path, wanted: I
     for average in records.missing(results, wanted):
         of_rows = [one for one in found if _same_rows(one, average)]
         for pool in pools(of_rows, average.setting, average.methods):  # one at most
-            best = ranked(pool, average.criterion, half_skill(pool))[: average.count]
+            best = ranked(pool, average.criterion)[: average.count]
             chosen = [_key(pool.records[number]) for number in best]
             kept, y = _kept(folder, average)
             if len(chosen) == average.count and all(key in kept for key in chosen):
@@ -96,9 +98,9 @@ def _key(record: Record) -> Key:
     return record["config"]["method"]["name"], record["config"]["member"]
 
 
-def _kept(folder: Path, average: Average) -> tuple[dict[Key, FloatArray], AnyArray]:
-    kept: dict[Key, FloatArray] = {}
-    y: AnyArray = np.empty(0)
+def _kept(folder: Path, average: Average) -> tuple[dict[Key, NDArray[Any]], NDArray[Any]]:
+    kept: dict[Key, NDArray[Any]] = {}
+    y: NDArray[Any] = np.empty(0)
     for method in average.methods:
         for path in folder.glob(f"{average.data}-{average.setting}-{average.seed}-{method}-[0-9]*.npz"):
             with np.load(path) as archive:

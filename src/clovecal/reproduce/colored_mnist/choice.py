@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clovecal._checks import FloatArray, IntArray
-from clovecal.reproduce.colored_mnist.data import SETTINGS
+from clovecal.reproduce.colored_mnist.settings import METHODS, SETTINGS
+from clovecal.reproduce.study import Record
+from clovecal.selection import RankedCandidate, Selection, rank
 from clovecal.theory import two_bit
 
 OURS = "mmce"  # of the criteria the one that tells models apart with the fewest rows
 AMONG = 10  # of the models that it ranks best, ours is the most accurate
-NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "erm": "ERM",
-        "irm": "IRMv1",
-        "clove": "CLOvE (paper)",
-        "clove-adagrad": "CLOvE (paper, Adagrad)",
-        "clove-unbiased": "CLOvE (unbiased)",
-        "clove-full": "CLOvE (full batch)",
-    }
-)
+_CHANCE = 0.5  # labels are balanced
 PENALTY_OF_OBJECTIVE = 1e6  # λ of the objective that appendix C.1 ranks trained models by
 
-Record = Mapping[str, Any]
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -142,23 +133,8 @@ def pearson(pool: Pool, criterion: str) -> float:
     return float(np.corrcoef(values, pool.ood_accuracy)[0, 1])
 
 
-def half_skill(pool: Pool) -> float:
-    """Return the accuracy halfway between chance and the most accurate model: a floor that needs no test data.
-
-    Labels are balanced, so chance is ½. Any floor that keeps out the nearly constant, which are calibrated everywhere,
-    will do; this one asks for half of what could be had.
-    """
-    return float(0.5 + (pool.id_accuracy.max() - 0.5) / 2)
-
-
-def ranked(pool: Pool, criterion: str, floor: float) -> IntArray:
-    """Return the models at least as accurate as the floor, the lowest criterion first; ties go to the more accurate."""
-    able = np.flatnonzero(pool.id_accuracy >= floor)
-    return able[np.lexsort((-pool.id_accuracy[able], pool.criteria[criterion][able]))]
-
-
-def choose(pool: Pool, criterion: str, floor: float, *, among: int = 1) -> int | None:
-    """Return the most accurate of the best models by a criterion, or None if none reaches the floor.
+def selection(pool: Pool, criterion: str, floor: float | str | None = "half-skill", *, among: int = 1) -> Selection:
+    """Rank the models of a pool, each named by its place there, as `clovecal.select` ranks them.
 
     Parameters
     ----------
@@ -167,17 +143,38 @@ def choose(pool: Pool, criterion: str, floor: float, *, among: int = 1) -> int |
     criterion
         A name in `CRITERIA`.
     floor
-        In-domain accuracy that is asked for.
+        In-domain accuracy that is asked for. "half-skill", halfway between chance and the most accurate model, needs
+        no test data: any floor that keeps out the nearly constant, which are calibrated everywhere, will do, and this
+        one asks for half of what could be had.
     among
-        How many of the best to look at; 1: the best itself, as the paper chooses.
+        The choice is the most accurate of so many of the best; 1: the best itself, as the paper chooses.
 
     Notes
     -----
-    Sampling noise decides between models that are about equally well calibrated; among these the more accurate one has
-    learned more of what is invariant.
+    Not `select` itself, which measures one criterion: the records have all of them, measured once by the same deals.
     """
-    best = ranked(pool, criterion, floor)[:among]
-    return int(best[np.argmax(pool.id_accuracy[best])]) if len(best) else None
+    models = zip(pool.criteria[criterion].tolist(), pool.id_accuracy.tolist(), strict=True)
+    return rank(
+        [
+            RankedCandidate(name=str(place), criterion=value, accuracy=accuracy, by_domain={})
+            for place, (value, accuracy) in enumerate(models)
+        ],
+        criterion=criterion,
+        min_accuracy=floor,
+        base_rate=_CHANCE,
+        among=among,
+    )
+
+
+def choose(pool: Pool, criterion: str, floor: float | str | None = "half-skill", *, among: int = 1) -> int | None:
+    """Return the place of the chosen model, or None if none reaches the floor; arguments as in `selection`."""
+    best = selection(pool, criterion, floor, among=among).best
+    return None if best is None else int(best)
+
+
+def ranked(pool: Pool, criterion: str, floor: float | str | None = "half-skill") -> list[int]:
+    """Return the places of the models that reach the floor, the best by a criterion first."""
+    return [int(one.name) for one in selection(pool, criterion, floor).table if one.excluded is None]
 
 
 def objective(record: Record) -> float:
@@ -208,6 +205,16 @@ def optimal_log_losses(setting: str) -> tuple[float, float]:
     return two_bit.risk(two_bit.clove_optimum(domains), test), two_bit.risk(two_bit.irm_optimum(domains), test)
 
 
+def models_in(records: Iterable[Record]) -> list[Record]:
+    """Return the records of models, without those of averages of several models' predictions."""
+    return [one for one in records if "method" in one["config"]]
+
+
+def averages_in(records: Iterable[Record]) -> list[Record]:
+    """Return the records of averages of several models' predictions."""
+    return [one for one in records if "method" not in one["config"]]
+
+
 def settings_of(records: Iterable[Record]) -> list[str]:
     """Return the settings that records have, in the order of `SETTINGS`."""
     present = {one["config"]["setting"] for one in records}
@@ -215,9 +222,9 @@ def settings_of(records: Iterable[Record]) -> list[str]:
 
 
 def methods_of(records: Iterable[Record]) -> list[str]:
-    """Return the methods that records have, in the order of `NAMES`."""
+    """Return the methods that records have, in the order of `METHODS`."""
     present = {one["config"]["method"]["name"] for one in records}
-    return [*(name for name in NAMES if name in present), *sorted(present - set(NAMES))]
+    return [*(name for name in METHODS if name in present), *sorted(present - set(METHODS))]
 
 
 def spread(values: Sequence[float], digits: int) -> str:

@@ -1,4 +1,4 @@
-"""The settings of Colored MNIST and their rows: training, validation and test domains (paper: appendix C)."""
+"""The rows of Colored MNIST in a setting: training, validation and test domains (paper: appendix C)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clovecal._checks import AnyArray, IntArray
 from clovecal.datasets import Digits, DomainDataset, colored_digits, load_digits, load_mnist
+from clovecal.reproduce.colored_mnist.settings import Setting
 
-
-@dataclass(frozen=True)
-class Setting:
-    """Training domains and the test domain, each (α digit noise, β colour noise)."""
-
-    train: tuple[tuple[float, float], ...]
-    test: tuple[float, float]
-
-    def __str__(self) -> str:
-        return f"{', '.join(f'({a:g}, {b:g})' for a, b in self.train)} → ({self.test[0]:g}, {self.test[1]:g})"
-
-
-# Named as the paper's figures are, after the feature that is invariant and its noise.
-SETTINGS: Mapping[str, Setting] = MappingProxyType(
-    {
-        "digit25": Setting(((0.25, 0.1), (0.25, 0.2)), (0.25, 0.9)),
-        "digit05": Setting(((0.05, 0.1), (0.05, 0.2)), (0.05, 0.9)),
-        "color05": Setting(((0.1, 0.05), (0.2, 0.05)), (0.9, 0.05)),
-    }
-)
 DATA: Mapping[str, Callable[[], Digits]] = MappingProxyType({"mnist": load_mnist, "digits": load_digits})
 
 
@@ -39,15 +21,15 @@ DATA: Mapping[str, Callable[[], Digits]] = MappingProxyType({"mnist": load_mnist
 class Part:
     """Labels and domains of some rows; a code is a domain's place in the setting."""
 
-    y: AnyArray
-    domain: IntArray
+    y: NDArray[Any]
+    domain: NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
     """The rows of a setting: inputs one under the other, and labels and domains of each part."""
 
-    X: AnyArray
+    X: NDArray[Any]
     train: Part
     validation: Part
     test: Part
@@ -83,8 +65,8 @@ def split(digits: Digits, setting: Setting, seed: int) -> Split:
 
 
 def _deal(
-    digits: Digits, rows: IntArray, domains: Sequence[tuple[float, float]], rng: np.random.Generator
-) -> tuple[AnyArray, Part]:
+    digits: Digits, rows: NDArray[np.intp], domains: Sequence[tuple[float, float]], rng: np.random.Generator
+) -> tuple[NDArray[Any], Part]:
     """Deal digits to domains in turn and colour them."""
     dealt = [rows[first :: len(domains)] for first in range(len(domains))]
     coloured: list[DomainDataset] = [

@@ -9,26 +9,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
 
-from clovecal._checks import FloatArray
 from clovecal.plots import COLOURS, MARKERS
 from clovecal.reproduce.colored_mnist.choice import (
     CRITERIA,
-    NAMES,
     OURS,
     Pool,
-    Record,
-    choose,
     methods_of,
+    models_in,
     objective,
     optimal_log_losses,
     pearson,
     pools,
+    selection,
     settings_of,
     spread,
 )
-from clovecal.reproduce.colored_mnist.config import PAPERS
-from clovecal.reproduce.colored_mnist.data import SETTINGS
+from clovecal.reproduce.colored_mnist.settings import METHODS, PAPERS, SETTINGS, TITLES
+from clovecal.reproduce.study import Record
 
 _RED = "#c00000"  # the paper's red marks: a dashed line, a diamond
 _LEAST_SPAN = 0.04  # of an accuracy axis, so that it does not magnify single digits
@@ -36,7 +35,8 @@ _FLOORS = np.arange(0.5, 1.0, 0.0025)
 
 
 def figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """Draw all figures that the records allow, by the name of their file."""
+    """Draw all figures that the records of models allow, by the name of their file."""
+    records = models_in(records)
     settings = settings_of(records)
     drawn = {"log-loss": box_figure(records)}
     for setting in settings:
@@ -54,7 +54,7 @@ def box_figure(records: Sequence[Record]) -> Figure:
     A box goes from quartile to quartile, its whiskers to the 5th and the 95th percentile; every model is a dot.
     """
     settings = settings_of(records)
-    figure = Figure(figsize=(5.2 * len(settings), 4.4), layout="constrained")
+    figure = Figure(figsize=(5.2 * len(settings), 4.4), dpi=110, layout="constrained")
     for axes, setting in zip(figure.subplots(1, len(settings), squeeze=False)[0], settings, strict=True):
         _box_panel(axes, [one for one in records if one["config"]["setting"] == setting], setting)
     return figure
@@ -91,7 +91,7 @@ def _box_panel(axes: Axes, records: Sequence[Record], setting: str) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(range(len(methods)), [_on_lines(NAMES.get(one, one)) for one in methods], fontsize="small")
+    axes.set_xticks(range(len(methods)), [_on_lines(TITLES.get(one, one)) for one in methods], fontsize="small")
     axes.set_ylabel("log-loss in the test domain, nats")
     axes.set_title(str(SETTINGS[setting]), fontsize="medium")
     axes.set_xlabel("box: quartiles; whiskers: 5% and 95%; dots: models", fontsize="small")
@@ -109,7 +109,7 @@ def _box_panel(axes: Axes, records: Sequence[Record], setting: str) -> None:
 
 def correlation_figure(records: Sequence[Record], setting: str, criteria: Sequence[str]) -> Figure:
     """Draw criteria against the accuracy in the test domain; a marker's size is the ratio to the in-domain accuracy."""
-    figure = Figure(figsize=(4.3 * len(criteria), 4.2), layout="constrained")
+    figure = Figure(figsize=(4.3 * len(criteria), 4.2), dpi=110, layout="constrained")
     found = pools(records, setting)
     all_axes = figure.subplots(1, len(criteria), squeeze=False, sharey=True)[0]
     for axes, criterion in zip(all_axes, criteria, strict=True):
@@ -124,7 +124,7 @@ def correlation_figure(records: Sequence[Record], setting: str, criteria: Sequen
                     marker=_marker(method),
                     alpha=0.55,
                     linewidths=0,
-                    label=None if number else NAMES.get(method, method),
+                    label=None if number else TITLES.get(method, method),
                 )
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel(f"{CRITERIA[criterion].axis}, mean over the training domains")
@@ -143,7 +143,7 @@ def selection_figure(records: Sequence[Record], settings: Sequence[str], criteri
     Lines are means over the seeds of the data, bands a standard deviation to each side; where a floor is met in some
     seeds only, the line ends. The red diamond is the choice by in-domain accuracy alone.
     """
-    figure = Figure(figsize=(5.6 * len(settings), 4.2), layout="constrained")
+    figure = Figure(figsize=(5.6 * len(settings), 4.2), dpi=110, layout="constrained")
     for axes, setting in zip(figure.subplots(1, len(settings), squeeze=False)[0], settings, strict=True):
         found = pools(records, setting)
         for criterion, colour in zip(criteria, COLOURS, strict=False):
@@ -169,25 +169,23 @@ def selection_figure(records: Sequence[Record], settings: Sequence[str], criteri
             fontsize="small", frameon=False, title=title, title_fontsize="small", alignment="left",
             loc="upper left", bbox_to_anchor=(0, -0.13), ncols=len(criteria) + 1,
         )  # fmt: skip
-    among = ", ".join(NAMES.get(one, one) for one in methods_of(records))
+    among = ", ".join(TITLES.get(one, one) for one in methods_of(records))
     figure.suptitle(f"choice among all models of {among}", fontsize="medium")
     return figure
 
 
 def _curve(axes: Axes, found: Sequence[Pool], criterion: str, colour: str) -> None:
-    accuracy: FloatArray = np.full((len(found), len(_FLOORS)), np.nan)
+    accuracy: NDArray[np.float64] = np.full((len(found), len(_FLOORS)), np.nan)
     for row, pool in zip(accuracy, found, strict=True):
-        for place, floor in enumerate(_FLOORS):
-            chosen = choose(pool, criterion, floor)
-            if chosen is not None:
-                row[place] = pool.ood_accuracy[chosen]
+        points = selection(pool, criterion, floor=None).curve(_FLOORS.tolist())  # as far as a model reaches the floor
+        row[: len(points)] = pool.ood_accuracy[[int(point.best) for point in points]]
     mean, deviation = accuracy.mean(axis=0), _deviation(accuracy)
     axes.step(_FLOORS, mean, where="post", color=colour, label=CRITERIA[criterion].label)
     if len(found) > 1:
         axes.fill_between(_FLOORS, mean - deviation, mean + deviation, step="post", color=colour, alpha=0.15, lw=0)
 
 
-def _deviation(values: FloatArray) -> FloatArray:
+def _deviation(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the standard deviation over the first axis; 0 where there is one value."""
     return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
 
@@ -197,7 +195,7 @@ def _on_lines(name: str) -> str:
 
 
 def _place(method: str) -> int:
-    return list(NAMES).index(method) if method in NAMES else len(NAMES)
+    return list(METHODS).index(method) if method in METHODS else len(METHODS)
 
 
 def _colour(method: str) -> str:

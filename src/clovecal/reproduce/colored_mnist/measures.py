@@ -8,17 +8,18 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import clovecal as cc
-from clovecal._checks import FloatArray
 from clovecal.reproduce.colored_mnist.data import Part, Split
 
 SHARP = 50.0  # the kernel then sees errors a tenth apart; the paper's 2.5 sees little more than the mean
 DEALS = 8  # one deal into halves is as noisy as the differences between good models; the mean of eight is not
 
 Metric = Callable[..., float]
+FloatArray = NDArray[np.float64]
 
 # Each is measured in every domain; lower is better but for the accuracy.
 MEASURES: Mapping[str, Metric] = MappingProxyType(

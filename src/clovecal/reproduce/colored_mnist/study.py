@@ -6,85 +6,114 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import clovecal as cc
 from clovecal import records
-from clovecal._checks import FloatArray
 from clovecal.errors import InputError
+from clovecal.progress import SILENT, Progress, Task, calling
 from clovecal.reproduce.colored_mnist.averages import Average, keep_predictions, run_averages
 from clovecal.reproduce.colored_mnist.choice import OURS
-from clovecal.reproduce.colored_mnist.config import (
-    DEFAULT_METHODS,
-    METHODS,
-    PAPERS,
-    Config,
-    Hyperparameters,
-    Method,
-    configs,
-    draw,
-)
-from clovecal.reproduce.colored_mnist.data import DATA, SETTINGS, Split, split
+from clovecal.reproduce.colored_mnist.config import Config, Hyperparameters, configs, draw
+from clovecal.reproduce.colored_mnist.data import DATA, Split, split
 from clovecal.reproduce.colored_mnist.measures import Metric, measure
+from clovecal.reproduce.colored_mnist.settings import PAPERS, SETTINGS, Method
+from clovecal.reproduce.study import Plan
 
 if TYPE_CHECKING:
     from clovecal.training.objectives import Objective
 
-__all__ = ["DEFAULT_METHODS", "METHODS", "SETTINGS", "Config", "Hyperparameters", "Method", "configs", "draw", "run"]
+__all__ = ["Config", "Hyperparameters", "Models", "configs", "draw", "objective_of", "plan", "run", "train"]
+
+FloatArray = NDArray[np.float64]
 
 COUNTS = (1, 3, 5, 10)  # of models that are averaged
 
 
-def run(
-    wanted: Sequence[Config],
-    results: Path,
-    *,
-    device: str | None = None,
-    at_once: int = 100,
-    workers: int = 1,
-    on_models: Callable[[float], None] | None = None,
-) -> None:
-    """Train the models that have no record yet, append a record of each, and one of each average of the best.
+@dataclass(frozen=True)
+class Models(Plan):
+    """The models that will have a record, and how they are trained.
 
-    Parameters
+    Attributes
     ----------
-    wanted
-        From `configs`.
-    results
-        File of the models' records (JSON lines); those of averages go into ``averages.jsonl`` and predictions in the
-        test domain, which averages need, into ``predictions/`` beside it.
     device
         Of torch; None: a GPU if there is one.
     at_once
         Models of one method that are trained together; an interruption loses at most these.
     workers
         Processes that measure trained models.
-    on_models
-        Called now and then with the number of models (and parts of one) trained since the last call.
     """
-    _check_methods(records.read(results), wanted)
-    _check_device(device)
-    with _mapping(workers) as over_models:
-        for (data, setting, seed), of_split in groupby(records.missing(results, wanted), key=_split_of):
+
+    unit: str = "models"
+    verb: str = "train"
+    device: str | None = None
+    at_once: int = 100
+    workers: int = 1
+
+    @property
+    def averages(self) -> Path:
+        """The file of records of averages."""
+        return self.output / "averages.jsonl"
+
+    @property
+    def predictions(self) -> Path:
+        """The folder of predictions in the test domain, which averages need."""
+        return self.output / "predictions"
+
+
+def plan(
+    output: Path,
+    *,
+    device: str | None = None,
+    at_once: int = 100,
+    workers: int = 1,
+    data: str = "mnist",
+    tiny: bool = False,
+    **which: Any,
+) -> Models:
+    """Say which models will have a record.
+
+    Parameters
+    ----------
+    output
+        The folder for records and predictions.
+    device, at_once, workers
+        As in `Models`.
+    data, tiny, **which
+        As in `configs`; what is tiny needs no download.
+    """
+    wanted = configs(data="digits" if tiny else data, tiny=tiny, **which)
+    return Models(tuple(wanted), output, device=device, at_once=at_once, workers=workers)
+
+
+def run(plan: Models, *, progress: Progress = SILENT) -> None:
+    """Train the models that have no record yet, append a record of each, and one of each average of the best."""
+    _check_methods(records.read(plan.results), plan.configs)
+    _check_device(plan.device)
+    missing = plan.missing
+    task = progress.task("Training", len(missing))
+    with _mapping(plan.workers) as over_models:
+        for (data, setting, seed), of_split in groupby(missing, key=_split_of):
             rows = split(DATA[data](), SETTINGS[setting], seed)
             for _, of_method in groupby(of_split, key=lambda config: config.method):
-                for members in _lots(list(of_method), at_once):
+                for members in _lots(list(of_method), plan.at_once):
                     start = time.perf_counter()
-                    logits, diverged = _train(members, rows, device, on_models)
+                    logits, diverged = train(members, rows, plan.device, task)
                     seconds = (time.perf_counter() - start) / len(members)
-                    _keep(results.parent / "predictions", members, logits, rows)
+                    _keep(plan.predictions, members, logits, rows)
                     measured = over_models(_measuring(members[0].method, rows), logits, diverged)
                     for config, outcome in zip(members, measured, strict=True):
                         drawn = {"hyperparameters": asdict(draw(config)), "seconds": seconds}
-                        records.append(results, config, _rounded({**drawn, **outcome}))
-    run_averages(
-        records.read(results), results.parent / "predictions", results.parent / "averages.jsonl", _averages(wanted)
-    )
+                        records.append(plan.results, config, _six_digits({**drawn, **outcome}))
+    run_averages(records.read(plan.results), plan.predictions, plan.averages, _averages(plan.configs))
 
 
 def _check_methods(found: Iterable[Mapping[str, Any]], wanted: Iterable[Config]) -> None:
@@ -131,11 +160,10 @@ def _keep(folder: Path, members: Sequence[Config], logits: FloatArray, rows: Spl
     keep_predictions(folder, name, [config.member for config in members], test, rows.test.y)
 
 
-def _train(
-    members: Sequence[Config], rows: Split, device: str | None, on_models: Callable[[float], None] | None
+def train(
+    members: Sequence[Config], rows: Split, device: str | None, task: Task
 ) -> tuple[FloatArray, Sequence[str | None]]:
     """Train models of one method; return each one's logits for all rows, and why it diverged or None."""
-    from clovecal._progress import calling
     from clovecal.training.data import TrainingData
     from clovecal.training.ensemble import Member, train_ensemble
     from clovecal.training.loop.predicting import as_device
@@ -146,15 +174,14 @@ def _train(
 
     def tell(done: int, _: int) -> None:
         nonlocal told
-        if on_models is not None:
-            on_models(done / method.steps - told)
-            told = done / method.steps
+        task.advance(done / method.steps - told)
+        told = done / method.steps
 
     trained = train_ensemble(
         [
             Member(
                 hidden=(one.hidden, one.hidden),
-                objective=_objective(method, one),
+                objective=objective_of(method, one),
                 learning_rate=one.learning_rate,
                 weight_decay=one.l2,
                 seed=1000 * seed + config.member,
@@ -174,13 +201,14 @@ def _train(
     return trained.logits(rows.X), trained.diverged
 
 
-def _objective(method: Method, drawn: Hyperparameters) -> Objective:
+def objective_of(method: Method, drawn: Hyperparameters) -> Objective:
+    """Return what a model of a method minimises."""
     from clovecal.training.objectives import make_objective
 
-    if method.penalty == "none":
+    if method.objective == "erm":
         return make_objective("erm")
-    kernel = _kernel(method) if method.penalty == "clove" else {}
-    return make_objective(method.penalty, penalty=drawn.penalty_weight, anneal=drawn.anneal, **kernel)
+    kernel = _kernel(method) if method.objective == "clove" else {}
+    return make_objective(method.objective, penalty=drawn.penalty_weight, anneal=drawn.anneal, **kernel)
 
 
 def _kernel(method: Method) -> dict[str, Any]:
@@ -206,8 +234,8 @@ def _mapping(workers: int) -> Iterator[Callable[..., Iterable[dict[str, Any]]]]:
 def _measuring(method: Method, rows: Split) -> Callable[[FloatArray, str | None], dict[str, Any]]:
     """Return a function of a model's logits and of why it diverged, which other processes can be given."""
     penalty: Metric | None = None
-    if method.penalty != "none":
-        penalty = cc.irm_penalty if method.penalty == "irm" else partial(cc.mmce, **_kernel(method))
+    if method.objective != "erm":
+        penalty = cc.irm_penalty if method.objective == "irm" else partial(cc.mmce, **_kernel(method))
     return partial(_measure_one, replace(rows, X=rows.X[:0]), penalty)  # without the inputs, which are large
 
 
@@ -217,10 +245,10 @@ def _measure_one(labels: Split, penalty: Metric | None, logits: FloatArray, dive
     return measure(labels, logits, penalty)
 
 
-def _rounded(value: Any) -> Any:
+def _six_digits(value: Any) -> Any:
     """Keep six significant digits, a third of a record's length."""
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
+        return {name: _six_digits(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_rounded(one) for one in value]
+        return [_six_digits(one) for one in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -10,13 +10,12 @@ import numpy as np
 from clovecal.reproduce.colored_mnist.choice import (
     AMONG,
     CRITERIA,
-    NAMES,
     OURS,
     Pool,
-    Record,
+    averages_in,
     choose,
-    half_skill,
     methods_of,
+    models_in,
     objective,
     optimal_log_losses,
     pearson,
@@ -24,8 +23,9 @@ from clovecal.reproduce.colored_mnist.choice import (
     settings_of,
     spread,
 )
-from clovecal.reproduce.colored_mnist.config import PAPERS
-from clovecal.reproduce.colored_mnist.data import SETTINGS
+from clovecal.reproduce.colored_mnist.settings import PAPERS, SETTINGS, TITLES
+from clovecal.reproduce.study import Record
+from clovecal.text import markdown
 
 CLOSE = 0.05  # nats from the optimal invariant classifier's log-loss
 _PAPERS_PEARSON = {("digit25", "ece"): "−0.92", ("digit25", "raw-irm"): "−0.59"}
@@ -35,16 +35,9 @@ _PAPERS_FLOORS = (0.65, 0.70, 0.74)  # "below 75%", which the paper leaves open
 Rows = list[list[str]]
 
 
-def tables(records: Sequence[Record], averages: Sequence[Record]) -> str:
-    """Return all tables in markdown.
-
-    Parameters
-    ----------
-    records
-        Of the models.
-    averages
-        Of the averages.
-    """
+def tables(found: Sequence[Record]) -> str:
+    """Return all tables in markdown, from the records of models and of averages of their predictions."""
+    records, averages = models_in(found), averages_in(found)
     parts = []
     for setting in settings_of(records):
         seeds = len(pools(records, setting))
@@ -72,7 +65,7 @@ def _methods_table(records: Sequence[Record], setting: str) -> str:
         ]
         rows.append(
             [
-                NAMES.get(method, method),
+                TITLES.get(method, method),
                 str(len(members)),
                 str(len(members) - len(trained)),
                 " / ".join(_percent(value) for value in np.percentile(accuracy, (25, 50, 75))),
@@ -94,7 +87,7 @@ def _methods_table(records: Sequence[Record], setting: str) -> str:
         "log-loss of the lowest objective",
         "seconds a model",
     ]
-    return _markdown(head, rows)
+    return markdown(head, rows)
 
 
 def _pearson_table(records: Sequence[Record], setting: str) -> str:
@@ -109,7 +102,7 @@ def _pearson_table(records: Sequence[Record], setting: str) -> str:
         ]
         for name, criterion in CRITERIA.items()
     ]
-    return _markdown(["Pearson with test accuracy", "paper", "the paper's methods", "all methods"], rows)
+    return markdown(["Pearson with test accuracy", "paper", "the paper's methods", "all methods"], rows)
 
 
 def _selection_table(records: Sequence[Record], averages: Sequence[Record], setting: str) -> str:
@@ -126,10 +119,10 @@ def _selection_table(records: Sequence[Record], averages: Sequence[Record], sett
             rows += _selection_row(f"ECE, floor {floor:.0%}", whose, found, by_ece, known.get("floor", ""))
         for name in ("ece", "raw-irm", "positive-mmce"):
             label = f"{CRITERIA[name].label}, floor at half the skill"
-            rows += _selection_row(label, whose, found, partial(_above_half, criterion=name))
+            rows += _selection_row(label, whose, found, partial(choose, criterion=name))
         rows += _our_rows(averages, setting, whose, found)
     for method in methods_of(records):
-        mine, name = pools(records, setting, (method,)), NAMES.get(method, method)
+        mine, name = pools(records, setting, (method,)), TITLES.get(method, method)
         rows += _our_rows(averages, setting, name, mine)
     head = [
         "chosen by",
@@ -140,14 +133,14 @@ def _selection_table(records: Sequence[Record], averages: Sequence[Record], sett
         "in-domain accuracy",
         "what was chosen",
     ]
-    return _markdown(head, rows, text=(0, 1, 6))
+    return markdown(head, rows, text=(0, 1, 6))
 
 
 def _our_rows(averages: Sequence[Record], setting: str, whose: str, found: Sequence[Pool]) -> Iterator[list[str]]:
     """Return the rows of our criterion: its best model, the most accurate of its best, and their mean predictions."""
     label = f"{CRITERIA[OURS].label}, floor at half the skill"
-    yield from _selection_row(label, whose, found, partial(_above_half, criterion=OURS))
-    most_accurate = partial(_above_half, criterion=OURS, among=AMONG)
+    yield from _selection_row(label, whose, found, partial(choose, criterion=OURS))
+    most_accurate = partial(choose, criterion=OURS, among=AMONG)
     yield from _selection_row(f"the same, the most accurate of the {AMONG} best", whose, found, most_accurate)
     yield from _average_rows(averages, setting, whose, found)
 
@@ -161,7 +154,7 @@ def _selection_row(
     if met:
         ood = [100 * float(pool.ood_accuracy[one]) for pool, one in met]
         inside = [100 * float(pool.id_accuracy[one]) for pool, one in met]
-        methods = _listed(str(pool.method[one]) for pool, one in met)
+        methods = _names(str(pool.method[one]) for pool, one in met)
         yield [label, whose, known, spread(ood, 2), f"{np.median(ood):.2f}", spread(inside, 2), methods]
 
 
@@ -172,27 +165,18 @@ def _average_rows(averages: Sequence[Record], setting: str, whose: str, found: S
     for count in sorted({one["config"]["count"] for one in mine} - {1}):
         of_count = [one for one in mine if one["config"]["count"] == count]
         accuracy = [100 * one["test"]["accuracy"] for one in of_count]
-        names = _listed(name for one in of_count for name, _ in one["members"])
+        names = _names(name for one in of_count for name, _ in one["members"])
         label = f"the same, mean prediction of the {count} best"
         yield [label, whose, "", spread(accuracy, 2), f"{np.median(accuracy):.2f}", "", names]
 
 
-def _listed(methods: Iterable[str]) -> str:
-    return ", ".join(NAMES.get(name, name) for name in dict.fromkeys(methods))
+def _names(methods: Iterable[str]) -> str:
+    return ", ".join(TITLES.get(name, name) for name in dict.fromkeys(methods))
 
 
 def _most_accurate(pool: Pool) -> int:
     return int(np.argmax(pool.id_accuracy))
 
 
-def _above_half(pool: Pool, *, criterion: str, among: int = 1) -> int | None:
-    return choose(pool, criterion, half_skill(pool), among=among)
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
-
-
-def _markdown(head: Sequence[str], rows: Rows, text: Sequence[int] = (0,)) -> str:
-    rule = ["---" if column in text else "---:" for column in range(len(head))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))

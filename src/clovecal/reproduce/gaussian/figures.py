@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clovecal._checks import FloatArray
 from clovecal.plots import COLOURS, MARKERS
+from clovecal.reproduce.study import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Record = Mapping[str, Any]
-
 _GREY = "#8a8a8a"
 _WEIGHT = "largest spurious weight of a\ncalibrated {} (bars: all draws)"
+
+
+def figures(found: Sequence[Record]) -> dict[str, Figure]:
+    """Draw the one figure."""
+    return {"gaussian": figure(found)}
 
 
 def figure(found: Sequence[Record]) -> Figure:
     """Draw what calibrated predictors can carry (top), and what training makes of samples (bottom)."""
     from matplotlib.figure import Figure
 
-    canvas = Figure(figsize=(15, 9), layout="constrained")
+    canvas = Figure(figsize=(15, 9), dpi=100, layout="constrained")
     axes = canvas.subplots(2, 3)
     classification = _part(found, "classification")
     generic = [one for one in classification if one["config"]["kind"] == "full" and one["config"]["d_ns"]]
@@ -143,7 +147,9 @@ def _values(one: Record, what: str) -> list[float]:
     return [draw[what] for draw in one["draws"]]
 
 
-def _bars(x: FloatArray, draws: Sequence[Sequence[float]], ax: Axes, colour: str, marker: str, about: str) -> None:
+def _bars(
+    x: NDArray[np.float64], draws: Sequence[Sequence[float]], ax: Axes, colour: str, marker: str, about: str
+) -> None:
     values = np.array(draws)
     middle = np.median(values, axis=0)
     spread = np.stack([middle - values.min(axis=0), values.max(axis=0) - middle])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,12 @@ import numpy as np
 
 from clovecal import records
 from clovecal.metrics import regression_calibration
-from clovecal.reproduce.gaussian.figures import figure
-from clovecal.reproduce.gaussian.tables import table
+from clovecal.progress import SILENT, Progress
 from clovecal.reproduce.gaussian.training import Training, train
+from clovecal.reproduce.study import Plan
 from clovecal.theory import gaussian
 
-__all__ = ["Classification", "Config", "Regression", "Simulation", "Training", "figure", "recorded", "run", "table"]
+__all__ = ["Classification", "Config", "Regression", "Simulation", "Training", "configs", "plan", "run"]
 
 
 @dataclass(frozen=True)
@@ -55,98 +53,77 @@ class Simulation:
     part: str = "simulation"
 
 
-@dataclass(frozen=True)
-class Config:
-    """Everything that the figure and the tables show."""
-
-    classification: tuple[Classification, ...] = tuple(
-        Classification(kind, d_ns, d_sp)
-        for kind, d_ns, d_sp in (
-            *(
-                (kind, d_ns, d_sp)
-                for kind in ("full", "isotropic")
-                for d_ns, d_sp in ((1, 1), (2, 2), (2, 3), (2, 4), (2, 5))
-            ),
-            ("full", 0, 3),
-            ("degenerate", 2, 3),
-            ("degenerate", 2, 5),
-        )
-    )
-    regression: tuple[Regression, ...] = tuple(
-        Regression(kind, d_c, d_ns, d_sp)
-        for kind, d_c, d_ns, d_sp in (
-            *(("full", d_c, 0, d_sp) for d_c, d_sp in ((1, 1), (1, 4), (2, 3), (4, 4), (2, 6))),
-            ("degenerate", 2, 0, 3),
-            ("degenerate", 4, 0, 4),
-            ("full", 1, 1, 2),
-            ("full", 2, 2, 3),
-        )
-    )
-    simulation: tuple[Simulation, ...] = (Simulation(),)
-    training: tuple[Training, ...] = tuple(
-        Training(objective, k, n)
-        for objective in ("ERM", "IRM", "CLOvE", "CLOvE, paper's form")
-        for n in ((500,) if "paper" in objective else (100, 500, 2_500))
-        for k in (2, 3, 4, 5, 8)
-    )
-
-    @classmethod
-    def tiny(cls) -> Config:
-        """Return a version of some seconds, which shows the same things on fewer draws and smaller dimensions."""
-        return cls(
-            classification=tuple(
-                Classification(kind, d_ns, d_sp, draws=2)
-                for kind, d_ns, d_sp in (("full", 1, 2), ("isotropic", 1, 2), ("full", 0, 2), ("degenerate", 1, 2))
-            ),
-            regression=(
-                Regression("full", 1, 0, 2, draws=2),
-                Regression("degenerate", 1, 0, 2, draws=2),
-                Regression("full", 1, 1, 1, draws=2),
-            ),
-            simulation=(Simulation(n=20_000),),
-            training=tuple(
-                Training(objective, k, 100, draws=2) for objective in ("ERM", "IRM", "CLOvE") for k in (2, 5)
-            ),
-        )
-
-    def parts(self) -> Iterator[Classification | Regression | Simulation | Training]:
-        """Return what has a record of its own."""
-        yield from self.classification
-        yield from self.regression
-        yield from self.simulation
-        yield from self.training
+Config = Classification | Regression | Simulation | Training
 
 
-def run(config: Config, results: Path, *, on_part: Callable[[], None] = lambda: None) -> None:
-    """Append the records that the file lacks.
+def configs(*, tiny: bool = False) -> tuple[Config, ...]:
+    """Return everything that the figure and the tables show; each has a record of its own.
 
     Parameters
     ----------
-    config
-        What to compute; the whole study takes minutes on one core.
-    results
-        File of records; a run goes on where an earlier one stopped.
-    on_part
-        Called after each record.
+    tiny
+        The same things on fewer draws and smaller dimensions, in some seconds.
     """
-    for part in records.missing(results, config.parts()):
+    return _tiny() if tiny else _whole()
+
+
+def _whole() -> tuple[Config, ...]:
+    some = ((1, 1), (2, 2), (2, 3), (2, 4), (2, 5))
+    return (
+        *(Classification(kind, d_ns, d_sp) for kind in ("full", "isotropic") for d_ns, d_sp in some),
+        Classification("full", 0, 3),
+        Classification("degenerate", 2, 3),
+        Classification("degenerate", 2, 5),
+        *(Regression("full", d_c, 0, d_sp) for d_c, d_sp in ((1, 1), (1, 4), (2, 3), (4, 4), (2, 6))),
+        Regression("degenerate", 2, 0, 3),
+        Regression("degenerate", 4, 0, 4),
+        Regression("full", 1, 1, 2),
+        Regression("full", 2, 2, 3),
+        Simulation(),
+        *(
+            Training(objective, k, n)
+            for objective in ("ERM", "IRM", "CLOvE", "CLOvE, paper's form")
+            for n in ((500,) if "paper" in objective else (100, 500, 2_500))
+            for k in (2, 3, 4, 5, 8)
+        ),
+    )
+
+
+def _tiny() -> tuple[Config, ...]:
+    return (
+        Classification("full", 1, 2, draws=2),
+        Classification("isotropic", 1, 2, draws=2),
+        Classification("full", 0, 2, draws=2),
+        Classification("degenerate", 1, 2, draws=2),
+        Regression("full", 1, 0, 2, draws=2),
+        Regression("degenerate", 1, 0, 2, draws=2),
+        Regression("full", 1, 1, 1, draws=2),
+        Simulation(n=20_000),
+        *(Training(objective, k, 100, draws=2) for objective in ("ERM", "IRM", "CLOvE") for k in (2, 5)),
+    )
+
+
+def plan(output: Path, *, tiny: bool = False) -> Plan:
+    """Say what will have a record in a folder; the whole study takes minutes on one core."""
+    return Plan(configs(tiny=tiny), output)
+
+
+def run(plan: Plan, *, progress: Progress = SILENT) -> None:
+    """Append the records that are missing."""
+    missing = plan.missing
+    task = progress.task("Computing", len(missing))
+    for config in missing:
         started = time.process_time()
-        if isinstance(part, Classification):
-            outcome = _classification(part)
-        elif isinstance(part, Regression):
-            outcome = _regression(part)
-        elif isinstance(part, Simulation):
-            outcome = _simulation(part)
+        if isinstance(config, Classification):
+            outcome = _classification(config)
+        elif isinstance(config, Regression):
+            outcome = _regression(config)
+        elif isinstance(config, Simulation):
+            outcome = _simulation(config)
         else:
-            outcome = train(part)
-        records.append(results, part, {**outcome, "cpu_seconds": round(time.process_time() - started, 2)})
-        on_part()
-
-
-def recorded(config: Config, results: Path) -> list[dict[str, Any]]:
-    """Return the records of this configuration, in its order."""
-    found = {json.dumps(one["config"], sort_keys=True): one for one in records.read(results)}
-    return [found[name] for name in map(records.key, config.parts()) if name in found]
+            outcome = train(config)
+        records.append(plan.results, config, {**outcome, "cpu_seconds": round(time.process_time() - started, 2)})
+        task.advance()
 
 
 def _classification(part: Classification) -> dict[str, Any]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-Record = Mapping[str, Any]
+from clovecal.reproduce.study import Record
+from clovecal.text import markdown
 
 _NONE = 1e-6  # a largest spurious weight below this is none
 
 
-def table(found: Sequence[Record]) -> str:
+def tables(found: Sequence[Record]) -> str:
     """Return all tables."""
     parts = {name: [one for one in found if one["config"]["part"] == name] for name in _MAKERS}
     return "\n\n".join(make(parts[name]) for name, make in _MAKERS.items() if parts[name])
@@ -69,7 +69,7 @@ def _classification(found: Sequence[Record]) -> str:
         "largest calibration error of those found",
         "singular values taken for 0, and not",
     ]
-    return "### Classification: spurious weights of calibrated classifiers\n\n" + _markdown(head, rows)
+    return "### Classification: spurious weights of calibrated classifiers\n\n" + markdown(head, rows)
 
 
 def _regression(found: Sequence[Record]) -> str:
@@ -129,9 +129,9 @@ def _regression(found: Sequence[Record]) -> str:
     ]
     return (
         "### Regression: spurious weights of calibrated regressors\n\n"
-        + _markdown(head, rows)
+        + markdown(head, rows)
         + "\n\n### Theorem 2's conditions\n\n"
-        + _markdown(other, conditions)
+        + markdown(other, conditions)
     )
 
 
@@ -158,7 +158,7 @@ def _simulation(found: Sequence[Record]) -> str:
         "Var(Y given f)",
         "worst domain's calibration error (20 bins, debiased)",
     ]
-    return "### The counter-example to theorem 2's condition on M₂, simulated\n\n" + _markdown(head, rows)
+    return "### The counter-example to theorem 2's condition on M₂, simulated\n\n" + markdown(head, rows)
 
 
 def _training(found: Sequence[Record]) -> str:
@@ -185,7 +185,7 @@ def _training(found: Sequence[Record]) -> str:
         "OOD log-loss over the invariant classifier's, nats",
         "worst training domain's calibration error",
     ]
-    return "### Trained on samples, d_ns = 2, d_sp = 3\n\n" + _markdown(head, rows, text=1)
+    return "### Trained on samples, d_ns = 2, d_sp = 3\n\n" + markdown(head, rows)
 
 
 _MAKERS = {
@@ -194,11 +194,6 @@ _MAKERS = {
     "simulation": _simulation,
     "training": _training,
 }
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> str:
-    rule = ["---" if column < text else "---:" for column in range(len(head))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
 
 
 def _counts(values: Iterable[int | None]) -> str:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clovecal._checks import AnyArray, FloatArray
 from clovecal.theory import gaussian
 
 if TYPE_CHECKING:
     from clovecal.training.objectives import Objective
+
+Array = NDArray[Any]
 
 _D_NS, _D_SP = 2, 3
 _TEST_DOMAINS = 20
@@ -80,7 +82,7 @@ def _objective(name: str) -> Objective:
     return make_objective(kind, **options)
 
 
-def _fit(name: str, x: FloatArray, y: AnyArray, domain: AnyArray) -> tuple[FloatArray, float]:
+def _fit(name: str, x: Array, y: Array, domain: Array) -> tuple[Array, float]:
     """Return weights and intercept: from zero and from ERM's, the ones with the lower objective."""
     zero = np.zeros(x.shape[1] + 1)
     found, _ = _minimise("ERM", x, y, domain, zero)
@@ -90,7 +92,7 @@ def _fit(name: str, x: FloatArray, y: AnyArray, domain: AnyArray) -> tuple[Float
     return found[:-1], float(found[-1])
 
 
-def _minimise(name: str, x: FloatArray, y: AnyArray, domain: AnyArray, start: FloatArray) -> tuple[FloatArray, float]:
+def _minimise(name: str, x: Array, y: Array, domain: Array, start: Array) -> tuple[Array, float]:
     """Return where L-BFGS ends, and the objective there."""
     import torch
 

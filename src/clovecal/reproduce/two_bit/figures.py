@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clovecal.plots import COLOURS, MARKERS
+from clovecal.reproduce.study import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Record = Mapping[str, Any]
-
 _GREY = "#8a8a8a"
 _UNIT = {"squared": "score", "logistic": "score, a logit"}
+
+
+def figures(found: Sequence[Record]) -> dict[str, Figure]:
+    """Draw the one figure."""
+    return {"two-bit": figure(found)}
 
 
 def figure(found: Sequence[Record]) -> Figure:
@@ -26,7 +30,7 @@ def figure(found: Sequence[Record]) -> Figure:
     cases = [one for one in found if one["kind"] == "case"]
     spurious = [one for one in cases if not one["optima"]["IRMv1"]["invariant"]]
     rows = (len(spurious) + 2) // 2
-    canvas = Figure(figsize=(11, 5.5 * rows), layout="constrained")
+    canvas = Figure(figsize=(11, 5.5 * rows), dpi=110, layout="constrained")
     axes = canvas.subplots(rows, 2).ravel()
     for ax in axes[len(spurious) + 1 :]:
         ax.set_axis_off()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clovecal import records
-from clovecal._checks import FloatArray
-from clovecal.reproduce.two_bit.figures import figure
-from clovecal.reproduce.two_bit.tables import summary, table
+from clovecal.progress import SILENT, Progress
+from clovecal.reproduce.study import Plan
 from clovecal.theory import two_bit
 
-__all__ = ["Boundary", "Case", "Config", "Statements", "figure", "run", "summary", "table"]
+__all__ = ["LOSSES", "SETTINGS", "Boundary", "Case", "Config", "Statements", "configs", "plan", "run"]
 
 Pair = tuple[float, float]
 
@@ -57,32 +57,37 @@ SETTINGS: dict[str, tuple[tuple[Pair, ...], Pair]] = {
 LOSSES = ("squared", "logistic")
 
 
-@dataclass(frozen=True)
-class Config:
-    """Everything that figure and tables show."""
-
-    cases: tuple[Case, ...] = tuple(Case(name, loss, *SETTINGS[name]) for name in SETTINGS for loss in LOSSES)
-    boundaries: tuple[Boundary, ...] = tuple(Boundary(loss) for loss in LOSSES)
-    statements: tuple[Statements, ...] = (Statements(((0.1, 0.2), (0.1, 0.25)), (0.1, 0.9)),)
-
-    def parts(self) -> Iterator[Case | Boundary | Statements]:
-        """Return what has a record of its own."""
-        yield from self.cases
-        yield from self.boundaries
-        yield from self.statements
+Config = Case | Boundary | Statements
 
 
-def run(config: Config, results: Path) -> None:
-    """Append the records that the file lacks; all of them take some seconds."""
-    for part in records.missing(results, config.parts()):
+def configs() -> tuple[Config, ...]:
+    """Return everything that figure and tables show; each has a record of its own."""
+    return (
+        *(Case(name, loss, *SETTINGS[name]) for name in SETTINGS for loss in LOSSES),
+        *(Boundary(loss) for loss in LOSSES),
+        Statements(((0.1, 0.2), (0.1, 0.25)), (0.1, 0.9)),
+    )
+
+
+def plan(output: Path) -> Plan:
+    """Say what will have a record in a folder."""
+    return Plan(configs(), output)
+
+
+def run(plan: Plan, *, progress: Progress = SILENT) -> None:
+    """Append the records that are missing; all of them take some seconds."""
+    missing = plan.missing
+    task = progress.task("Computing", len(missing))
+    for config in missing:
         started = time.process_time()
-        if isinstance(part, Case):
-            outcome = {"kind": "case", **_case(part)}
-        elif isinstance(part, Boundary):
-            outcome = {"kind": "boundary", **_boundary(part)}
+        if isinstance(config, Case):
+            outcome = {"kind": "case", **_case(config)}
+        elif isinstance(config, Boundary):
+            outcome = {"kind": "boundary", **_boundary(config)}
         else:
-            outcome = {"kind": "statements", **_statements(part)}
-        records.append(results, part, {**outcome, "cpu_seconds": round(time.process_time() - started, 3)})
+            outcome = {"kind": "statements", **_statements(config)}
+        records.append(plan.results, config, {**outcome, "cpu_seconds": round(time.process_time() - started, 3)})
+        task.advance()
 
 
 def _case(case: Case) -> dict[str, Any]:
@@ -98,11 +103,11 @@ def _case(case: Case) -> dict[str, Any]:
     everywhere = [*train, test]
     common = two_bit.calibrated_classifiers(train)
     return {
-        "curves": [_rounded(two_bit.irm_zero_curve(one, loss=loss, points=case.curve_points)) for one in everywhere],
+        "curves": [_shortened(two_bit.irm_zero_curve(one, loss=loss, points=case.curve_points)) for one in everywhere],
         "irm_zeros": two_bit.irm_zeros(train, loss=loss).tolist(),
         "calibrated": {
             "by_domain": [
-                _rounded(two_bit.odd_points(two_bit.calibrated_classifiers([one]), loss=loss)) for one in everywhere
+                _shortened(two_bit.odd_points(two_bit.calibrated_classifiers([one]), loss=loss)) for one in everywhere
             ],
             "common": [[str(value) for value in p] for p in common],
             "common_of_confidence": len(two_bit.calibrated_classifiers(train, of="confidence")),
@@ -111,7 +116,7 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _judged(score: FloatArray, train: Sequence[Any], test: Any, loss: str) -> dict[str, Any]:
+def _judged(score: NDArray[np.float64], train: Sequence[Any], test: Any, loss: str) -> dict[str, Any]:
     p = two_bit.probability(score, loss=loss)
     return {
         "score": score.tolist(),
@@ -200,5 +205,5 @@ def _brier(p: Any, domain: two_bit.Population) -> float:
     return two_bit.risk(two_bit.score(p, loss="squared"), domain, loss="squared") / 2
 
 
-def _rounded(points: FloatArray) -> list[list[float]]:
+def _shortened(points: NDArray[np.float64]) -> list[list[float]]:
     return (points.round(5) + 0.0).tolist()  # type: ignore[no-any-return]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-Record = Mapping[str, Any]
+from clovecal.reproduce.study import Record
+from clovecal.text import markdown
 
 
-def table(found: Sequence[Record]) -> str:
+def tables(found: Sequence[Record]) -> str:
     """Return the records as markdown: the optima of each case, their losses, section 2.2's statements in numbers."""
     where, losses = [], []
     for record in _of_kind(found, "case"):
@@ -22,7 +22,7 @@ def table(found: Sequence[Record]) -> str:
                 _vector(optima["IRMv1"]["score"][:2]),
                 "no" if optima["IRMv1"]["invariant"] else "**yes**",
                 _vector(optima["CLOvE"]["score"][:2]),
-                _in_words(record["calibrated"]["common"]),
+                _classifiers_in_words(record["calibrated"]["common"]),
                 "yes"
                 if best["odd"]
                 else f"no: {_vector(best['score'])}, Σ train loss {sum(best['risk']['train']):.4f}, "
@@ -63,9 +63,9 @@ def table(found: Sequence[Record]) -> str:
     ends = ", ".join(f"{one['end']:.4f} ({one['config']['loss']})" for one in _of_kind(found, "boundary"))
     return "\n\n".join(
         (
-            *(_markdown(head, rows) for head, rows in zip(heads, (where, losses), strict=True)),
+            *(markdown(head, rows, text=range(len(head))) for head, rows in zip(heads, (where, losses), strict=True)),
             f"Noise of the invariant bit from which on IRMv1 has no spurious odd zero: {ends}.",
-            _markdown(["statement", "example", "numbers"], _statement_rows(statements)),
+            markdown(["statement", "example", "numbers"], _statement_rows(statements), text=range(3)),
         )
     )
 
@@ -101,7 +101,7 @@ def _case_in_words(record: Record) -> list[str]:
             f"{sum(one['risk']['train']):.4f}, test loss {one['risk']['test']:.4f} (ERM {erm['risk']['test']:.4f})."
             for name, one in (("IRMv1", irm), ("CLOvE", clove))
         ),
-        f"  Calibrated on both training domains: {_in_words(record['calibrated']['common'])}.",
+        f"  Calibrated on both training domains: {_classifiers_in_words(record['calibrated']['common'])}.",
         f"  On the test domain the loss differs ({irm['risk']['test']:.4f} against {clove['risk']['test']:.4f}), the "
         f"accuracy {'does not' if irm['accuracy']['test'] == clove['accuracy']['test'] else 'does too'} "
         f"({irm['accuracy']['test']:.2f} against {clove['accuracy']['test']:.2f}).",
@@ -158,7 +158,7 @@ def _name(record: Record) -> str:
     return f"{record['config']['setting']} ({record['config']['loss']} loss)"
 
 
-def _in_words(classifiers: Sequence[Sequence[str]]) -> str:
+def _classifiers_in_words(classifiers: Sequence[Sequence[str]]) -> str:
     constant = [p for p in classifiers if len(set(p)) == 1]
     rest = [p for p in classifiers if len(set(p)) > 1]
     return " and ".join([f"the constant {p[0]}" for p in constant] + [f"P(Y = 1) = ({', '.join(p)})" for p in rest])
@@ -174,7 +174,3 @@ def _pairs(pairs: Sequence[Sequence[float]]) -> str:
 
 def _vector(values: Sequence[float], digits: int = 3) -> str:
     return "(" + ", ".join(f"{value:.{digits}f}".replace("-", "−") for value in values) + ")"
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows))

@@ -9,30 +9,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import clovecal as cc
-from clovecal._checks import FloatArray
 from clovecal.datasets import LazyDataset
 from clovecal.datasets.wilds import evaluate
 from clovecal.reproduce.wilds.settings import HEADS, STRONGEST, Config
-from clovecal.training.head.classifier import CloveClassifier
-from clovecal.training.network.exporting import scores
+from clovecal.training import CloveClassifier
 from clovecal.training.network.training import Outputs
 
+_Scores = npt.NDArray[np.float64]
 _MOST_DOMAINS = 40  # that a record lists one by one
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows and what the network says about them."""
+    """Rows and the network's outputs for them."""
 
     rows: LazyDataset
-    said: Outputs
+    outputs: Outputs
 
     @property
-    def scores(self) -> FloatArray:
+    def scores(self) -> _Scores:
         """Probabilities, or values of a regression."""
-        return scores(self.said.logits, self.rows.task)
+        return self.outputs.scores(self.rows.task)
 
 
 def outcome(config: Config, parts: Mapping[str, Part], *, device: str | None) -> dict[str, Any]:
@@ -43,9 +43,7 @@ def outcome(config: Config, parts: Mapping[str, Part], *, device: str | None) ->
     return {**measured, "details": details, "seconds": round(time.perf_counter() - started, 3)}
 
 
-def _column(
-    config: Config, parts: Mapping[str, Part], device: str | None
-) -> tuple[dict[str, FloatArray], dict[str, Any]]:
+def _column(config: Config, parts: Mapping[str, Part], device: str | None) -> tuple[dict[str, _Scores], dict[str, Any]]:
     fit, judged = parts["fit"], {name: parts[name] for name in ("id", "ood")}
     if config.column == "original":
         return {name: part.scores for name, part in judged.items()}, {}
@@ -64,17 +62,17 @@ def _column(
 
 def _head(
     config: Config, fit: Part, judged: Mapping[str, Part], device: str | None
-) -> tuple[dict[str, FloatArray], dict[str, Any]]:
+) -> tuple[dict[str, _Scores], dict[str, Any]]:
     head = CloveClassifier(
         penalty="auto" if config.column == "clove" else STRONGEST[fit.rows.task],
         max_steps=config.head_steps,
         random_state=config.model.seed,
         device=device,
     )
-    head.fit(fit.said.features, fit.rows.y, domains=fit.rows.as_domains())
+    head.fit(fit.outputs.features, fit.rows.y, domains=fit.rows.as_domains())
     changed = {}
     for name, part in judged.items():
-        p = head.predict_proba(part.said.features)
+        p = head.predict_proba(part.outputs.features)
         if part.rows.task == "binary":
             changed[name] = p[:, 1]
         else:  # a class that the validation rows lack has probability 0
@@ -83,7 +81,7 @@ def _head(
     return changed, {"penalty": head.penalty_, "message": head.message_}
 
 
-def _measured(rows: LazyDataset, p: FloatArray) -> dict[str, Any]:
+def _measured(rows: LazyDataset, p: _Scores) -> dict[str, Any]:
     """Return the data set's own scores, and the calibration error in each domain."""
     metric: Callable[..., float] = cc.regression_calibration if rows.task == "regression" else cc.ece
     predicted = p

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clovecal.datasets.wilds import published
 from clovecal.plots import COLOURS, MARKERS
+from clovecal.reproduce.study import Record
 from clovecal.reproduce.wilds.settings import COLUMNS
 from clovecal.reproduce.wilds.tables import (
-    ALGORITHM_NAMES,
     COLUMN_NAMES,
     DATASET_NAMES,
-    algorithms_in,
+    OBJECTIVE_NAMES,
     columns_in,
     judged_on,
+    objectives_in,
     score_name,
 )
 
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Record = Mapping[str, Any]
-
-# The same in every panel, whichever algorithms it has.
-_MARKER = dict(zip(ALGORITHM_NAMES, MARKERS, strict=False))
+# The same in every panel, whichever objectives it has.
+_MARKER = dict(zip(OBJECTIVE_NAMES, MARKERS, strict=False))
 _COLOUR = dict(zip(COLUMNS, (*COLOURS, "#000000"), strict=True))
+
+
+def figures(found: Sequence[Record]) -> dict[str, Figure]:
+    """Draw the one figure."""
+    return {"wilds": figure(found)}
 
 
 def figure(found: Sequence[Record]) -> Figure:
@@ -39,7 +43,7 @@ def figure(found: Sequence[Record]) -> Figure:
     datasets = list(dict.fromkeys(one["config"]["model"]["dataset"] for one in found))
     wide = min(len(datasets), 3)
     high = -(-len(datasets) // wide)
-    canvas = Figure(figsize=(4.6 * wide + 2.2, 4.2 * high), layout="constrained")
+    canvas = Figure(figsize=(4.6 * wide + 2.2, 4.2 * high), dpi=110, layout="constrained")
     axes = canvas.subplots(high, wide, squeeze=False).ravel()
     for ax in axes[len(datasets) :]:
         ax.set_axis_off()
@@ -50,8 +54,8 @@ def figure(found: Sequence[Record]) -> Figure:
         for name in columns_in(found)
     ]
     markers = [
-        Line2D([], [], marker=_MARKER[name], linestyle="", color="#555555", label=ALGORITHM_NAMES[name])
-        for name in algorithms_in(found)
+        Line2D([], [], marker=_MARKER[name], linestyle="", color="#555555", label=OBJECTIVE_NAMES[name])
+        for name in objectives_in(found)
     ]
     canvas.legend(handles=[*colours, *markers], loc="outside right upper", frameon=False)
     return canvas
@@ -68,10 +72,10 @@ def panel(found: Sequence[Record], ax: Axes) -> Axes:
         for one in found
     ]
     for one, point in zip(found, points, strict=True):
-        algorithm, column = one["config"]["model"]["recipe"]["algorithm"], one["config"]["column"]
+        objective, column = one["config"]["model"]["recipe"]["objective"], one["config"]["column"]
         ax.plot(
             *point,
-            _MARKER[algorithm],
+            _MARKER[objective],
             color=_COLOUR[column],
             markersize=7,
             markeredgecolor="white",

@@ -10,23 +10,22 @@ from pathlib import Path
 
 import torch
 
-from clovecal._checks import check_choice
 from clovecal.datasets import LazyDataset, wilds
 from clovecal.datasets.wilds import miniatures
 from clovecal.errors import InputError
 from clovecal.reproduce.wilds.rates import RATES
-from clovecal.reproduce.wilds.settings import SETTINGS, Config, Miniature, Model, columns_of, models_of
+from clovecal.reproduce.wilds.settings import SETTINGS, Config, Miniature, Model, check_dataset, columns_of, models_of
 from clovecal.reproduce.wilds.stages import ModelFolder, parts
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.network.backbones import backbone as known_backbone
-from clovecal.training.network.training import Place, try_out
+from clovecal.training.network.training import Resources, try_out
 
 _BYTES = 4  # of a number on disk
 # times the weights: them, the optimizer's two moments and the best state, in a checkpoint and in the next one
 _CHECKPOINT = 8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
     """All that a study will do.
 
@@ -42,7 +41,7 @@ class Plan:
         What will have a record.
     output
         Folder of records, networks, tables and figures.
-    place
+    resources
         Device, workers, weights.
     """
 
@@ -51,7 +50,7 @@ class Plan:
     models: tuple[Model, ...]
     configs: tuple[Config, ...]
     output: Path
-    place: Place
+    resources: Resources
 
     def folder(self, model: Model) -> ModelFolder:
         """Return the files of a network."""
@@ -83,18 +82,18 @@ class Plan:
     @property
     def _rows_to_keep(self) -> int:
         """Rows whose logits and features are to be kept, and are not yet."""
-        return sum(len(self.parts[part]) for one in self.models for part in self.folder(one).untold)
+        return sum(len(self.parts[part]) for one in self.models for part in self.folder(one).missing_outputs)
 
     def __str__(self) -> str:
         first, recipe = self.models[0], self.models[0].recipe
-        algorithms = ", ".join(dict.fromkeys(one.recipe.algorithm for one in self.models))
+        objectives = ", ".join(dict.fromkeys(one.recipe.objective for one in self.models))
         trained = sum(self.folder(one).trained for one in self.models)
         counts = ", ".join(f"{split} {count:,}" for split, count in self.data.split_counts.items())
         lines = [
             f"{first.dataset} ({first.data}): {counts}",
             f"columns are fitted on {len(self.parts['fit']):,} rows of {len(self.parts['fit'].domain_names):,} domains "
             f"and judged on {len(self.parts['id']):,} rows of domains seen and {len(self.parts['ood']):,} others",
-            f"{len(self.models)} networks ({trained} trained already): {recipe.backbone}, {algorithms}, "
+            f"{len(self.models)} networks ({trained} trained already): {recipe.backbone}, {objectives}, "
             f"{len({one.seed for one in self.models})} seeds, {recipe.epochs} epochs, batches of {recipe.batch_size}",
             f"training domains: {' × '.join(first.domains)}",
             f"{len(self.configs)} records: {', '.join(dict.fromkeys(one.column for one in self.configs))}",
@@ -105,7 +104,7 @@ class Plan:
 
     def _hours(self) -> str:
         work = f"{self.rows_to_train_on:,} rows to train on and {self.rows_to_predict:,} to predict"
-        if known_backbone(self.models[0].recipe.backbone).package is None:
+        if known_backbone(self.models[0].recipe.backbone).is_stand_in:
             return f"work: {work}; minutes, for a stand-in"
         dataset = self.models[0].dataset
         rates, own = RATES[dataset], SETTINGS[dataset].recipe.backbone
@@ -121,7 +120,7 @@ def prepare(
     root: str | Path | None,
     output: str | Path,
     *,
-    algorithms: Sequence[str] = (),
+    objectives: Sequence[str] = (),
     seeds: int = 4,
     backbone: str | None = None,
     batch_size: int | None = None,
@@ -129,7 +128,7 @@ def prepare(
     head_steps: int = 5000,
     miniature: Miniature | None = None,
     splits: str = "paper",
-    place: Place | None = None,
+    resources: Resources | None = None,
 ) -> Plan:
     """Read and check everything a table needs, and refuse what cannot work before any training.
 
@@ -141,28 +140,28 @@ def prepare(
         The folder that holds ``<name>_v<version>``; with ``miniature`` it is written there (None: into ``output``).
     output
         Folder for everything that is made; an interrupted study with the same folder goes on.
-    algorithms, seeds, backbone, batch_size, epochs, miniature
+    objectives, seeds, backbone, batch_size, epochs, miniature
         As in `models_of`.
     head_steps
         Most steps of the CLOvE head for each strength of its penalty.
     splits
         "paper" or "wilds", as in `clovecal.datasets.wilds.load`.
-    place
+    resources
         Device, workers and weights; without a GPU a full-size network is trained only if the device is named.
     """
-    place, output = place or Place(), Path(output)
-    check_choice(dataset, "dataset", wilds.NAMES)
+    resources, output = resources or Resources(), Path(output)
+    check_dataset(dataset)
     models_like = partial(
         models_of,
         dataset,
-        algorithms=algorithms,
+        objectives=objectives,
         seeds=seeds,
         backbone=backbone,
         batch_size=batch_size,
         epochs=epochs,
         miniature=miniature,
     )
-    _check_device(models_like("not read yet")[0].recipe.backbone, place)
+    _check_device(models_like("not read yet")[0].recipe.backbone, resources)
     if root is None and miniature is None:
         raise InputError("root", "is missing", f"name the folder that holds {dataset}, or ask for a miniature")
     place_of_data = Path(root) if root is not None else output / "data"
@@ -177,7 +176,7 @@ def prepare(
         )
     models = models_like(_release(found, splits))
     configs = tuple(Config(model, column, head_steps) for model in models for column in columns_of(dataset))
-    plan = Plan(data, parts(data), models, configs, output, place)
+    plan = Plan(data=data, parts=parts(data), models=models, configs=configs, output=output, resources=resources)
     _check_folders(plan)
     free = _free(output)
     if plan.disk_bytes > free:
@@ -204,22 +203,22 @@ def _release(found: wilds.FolderCheck, splits: str) -> str:
     return f"{found.folder.name}, {splits} splits"
 
 
-def _check_device(backbone: str, place: Place) -> None:
-    if place.device is None and not torch.cuda.is_available() and known_backbone(backbone).package is not None:
+def _check_device(backbone: str, resources: Resources) -> None:
+    if resources.device is None and not torch.cuda.is_available() and not known_backbone(backbone).is_stand_in:
         raise InputError(
-            "device: there", f"is no GPU, and {backbone} takes days without one", "pass device cpu if that is meant"
+            "device", f"is not given, and without a GPU {backbone} takes days", "name cpu if that is meant"
         )
-    as_device(place.device)
+    as_device(resources.device)
 
 
 def _check_folders(plan: Plan) -> None:
     """Refuse what earlier runs left and this one cannot go on from, and a network that cannot be built or run."""
     folders = [plan.folder(model) for model in plan.models]
     for folder in folders:
-        folder.check()
-    unfinished = [folder for folder in folders if folder.untold]
+        folder.require_own(plan.data)
+    unfinished = [folder for folder in folders if folder.missing_outputs]
     if unfinished:
-        network = try_out(plan.models[0].recipe, plan.data, place=plan.place)
+        network = try_out(plan.models[0].recipe, plan.data, resources=plan.resources)
         for folder in unfinished:
             if folder.trained:
                 folder.check_weights(network)

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from clovecal._checks import check_choice, check_count
 from clovecal.datasets.wilds import NAMES
 from clovecal.errors import InputError
 from clovecal.training.network.backbones import backbone as known_backbone
-from clovecal.training.network.training import Recipe
+from clovecal.training.network.recipe import Recipe
 from clovecal.training.objectives import OBJECTIVES
 
-ALGORITHMS = tuple(name for name in OBJECTIVES if name != "clove")  # which is a head on their features
+NETWORK_OBJECTIVES = tuple(name for name in OBJECTIVES if name != "clove")  # which is a head on their features
 HEADS = ("clove", "clove-strong")
 COLUMNS = ("original", "naive", "robust", "robust-regret", "auto", *HEADS)
 # The paper does not say how it chose λ. "clove" chooses by held-out calibration among heads that lose no accuracy in
@@ -28,15 +27,15 @@ class Setting:
     Attributes
     ----------
     recipe
-        Its hyperparameters; the algorithm and its penalty are filled in.
+        Its hyperparameters; the objective and its penalty are filled in.
     domains
         What it takes for domains in training: columns of the metadata, an identity, "label", or "domain" for the data
         set's own.
     domains_per_batch
         How many of them are drawn for a batch of IRM or CORAL.
     penalties
-        Weight of an algorithm's penalty.
-    algorithms
+        Weight of an objective's penalty.
+    objectives
         Those of the paper's table.
     """
 
@@ -44,7 +43,7 @@ class Setting:
     domains: tuple[str, ...]
     domains_per_batch: int
     penalties: Mapping[str, float]
-    algorithms: tuple[str, ...]
+    objectives: tuple[str, ...]
 
 
 _PAPERS_THREE = ("erm", "coral", "irm-halves")
@@ -125,7 +124,7 @@ class Model:
     data
         What was read: the published version, or the miniature's options.
     domains
-        What the algorithm took for domains.
+        What the objective took for domains.
     recipe, seed
         How it was trained.
     """
@@ -139,7 +138,7 @@ class Model:
     @property
     def name(self) -> str:
         """Name of its folder."""
-        return f"{self.dataset}-{self.recipe.algorithm}-{self.recipe.backbone}-{self.seed}"
+        return f"{self.dataset}-{self.recipe.objective}-{self.recipe.backbone}-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -151,11 +150,17 @@ class Config:
     head_steps: int
 
 
+def check_dataset(name: str) -> None:
+    """Raise unless there is such a data set."""
+    if name not in NAMES:
+        raise InputError("dataset", f"is {name!r}", f"choose one of {', '.join(map(repr, NAMES))}")
+
+
 def models_of(
     dataset: str,
     data: str,
     *,
-    algorithms: Sequence[str] = (),
+    objectives: Sequence[str] = (),
     seeds: int = 4,
     backbone: str | None = None,
     batch_size: int | None = None,
@@ -168,7 +173,7 @@ def models_of(
     ----------
     dataset, data
         Which, and what its release says.
-    algorithms
+    objectives
         None given: the paper's.
     seeds
         How many of each.
@@ -177,33 +182,37 @@ def models_of(
     miniature
         Train in small, with a stand-in unless a backbone is named.
     """
-    check_choice(dataset, "dataset", NAMES)
+    check_dataset(dataset)
     setting = SETTINGS[dataset]
-    for algorithm in algorithms:
-        check_choice(algorithm, "algorithm", ALGORITHMS)
-    check_count(seeds, "seeds")
+    for objective in objectives:
+        if objective not in NETWORK_OBJECTIVES:
+            raise InputError(
+                "objective", f"is {objective!r}", f"choose one of {', '.join(map(repr, NETWORK_OBJECTIVES))}"
+            )
+    if seeds < 1:
+        raise InputError("seeds", f"is {seeds}", "pass a whole number of at least 1")
     recipe = setting.recipe if miniature is None else _in_small(setting.recipe, miniature)
     anneal = _ANNEAL if miniature is None else miniature.anneal
     if backbone is not None:
         kind = known_backbone(setting.recipe.backbone).kind
         if known_backbone(backbone).kind != kind:
             raise InputError("backbone", f"is {backbone!r}, which reads no {kind}s", f"{dataset} needs one that does")
-        pretrained = known_backbone(backbone).package is not None and setting.recipe.pretrained
+        pretrained = known_backbone(backbone).weights != "never" and setting.recipe.pretrained
         recipe = replace(recipe, backbone=backbone, pretrained=pretrained)
     recipe = replace(recipe, batch_size=batch_size or recipe.batch_size, epochs=epochs or recipe.epochs)
-    recipes = [_of_algorithm(one, recipe, setting, anneal) for one in algorithms or setting.algorithms]
+    recipes = [_with_objective(recipe, one, setting, anneal) for one in objectives or setting.objectives]
     return tuple(Model(dataset, data, setting.domains, one, seed) for one in recipes for seed in range(seeds))
 
 
-def _of_algorithm(name: str, recipe: Recipe, setting: Setting, anneal: int) -> Recipe:
+def _with_objective(recipe: Recipe, name: str, setting: Setting, anneal: int) -> Recipe:
     if name == "erm":
         return recipe
     if name == "group-dro":  # WILDS draws its rows one by one, each domain being as likely: in a batch all, or so many
-        return replace(recipe, algorithm=name, domains_per_batch=recipe.batch_size)
+        return replace(recipe, objective=name, domains_per_batch=recipe.batch_size)
     kind = name.partition("-")[0]
     return replace(
         recipe,
-        algorithm=name,
+        objective=name,
         domains_per_batch=setting.domains_per_batch,
         penalty=setting.penalties[kind],
         anneal=anneal if kind == "irm" else 0,

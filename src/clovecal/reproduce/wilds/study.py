@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from clovecal import records
+from clovecal.errors import InputError
+from clovecal.progress import SILENT, Progress, calling
+from clovecal.reproduce.wilds import STUDY
 from clovecal.reproduce.wilds.columns import Part, outcome
 from clovecal.reproduce.wilds.plan import Plan, prepare
 from clovecal.reproduce.wilds.settings import COLUMNS, SETTINGS, Config, Miniature, Model, models_of
-from clovecal.reproduce.wilds.stages import PARTS, alone, is_first_process, load_outputs, output_stage, train_stage
+from clovecal.reproduce.wilds.stages import PARTS, alone, output_stage, train_stage
+from clovecal.training import Resources
+from clovecal.training.loop.processes import is_first_process
 
 __all__ = [
     "COLUMNS",
@@ -18,64 +23,108 @@ __all__ = [
     "Miniature",
     "Model",
     "Plan",
-    "is_first_process",
     "models_of",
+    "plan",
     "prepare",
     "results_of",
     "run",
 ]
 
-OnProgress = Callable[[str, int, int], None]
-
 
 def results_of(output: Path) -> Path:
     """Return the file of a study's records."""
-    return output / "results.jsonl"
+    return output / STUDY.record_files[0]
 
 
-def run(plan: Plan, *, checkpoint_every: int = 500, on_progress: OnProgress | None = None) -> None:
+def plan(
+    output: Path,
+    *,
+    dataset: str | None = None,
+    root: Path | None = None,
+    miniature: bool = False,
+    rows: int | None = None,
+    size: int | None = None,
+    backbone: str | None = None,
+    weights: Path | None = None,
+    device: str | None = None,
+    workers: int = 0,
+    **which: Any,
+) -> Plan:
+    """Read and check everything that a table needs; options that this run would not read are refused.
+
+    Parameters
+    ----------
+    output, dataset, root, backbone, **which
+        As in `prepare`.
+    miniature
+        Whether to generate a small data set, of so many ``rows`` and pixels a side (``size``).
+    weights, device, workers
+        As in `clovecal.training.Resources`.
+    """
+    if dataset is None:
+        raise InputError("dataset", "is missing", "name camelyon17, civilcomments, fmow, poverty or amazon")
+    small = {name: value for name, value in (("rows", rows), ("size", size)) if value is not None}
+    if small and not miniature:
+        raise InputError(next(iter(small)), "only applies to a miniature", "ask for a miniature, or leave it out")
+    if weights is not None and miniature and backbone is None:
+        raise InputError("weights", "is given, but a miniature's small network starts from random ones", "leave it out")
+    return prepare(
+        dataset,
+        root,
+        output,
+        backbone=backbone,
+        miniature=Miniature(**small) if miniature else None,
+        resources=Resources(device=device, workers=workers, weights=weights),
+        **which,
+    )
+
+
+def run(plan: Plan, *, checkpoint_every: int = 500, progress: Progress = SILENT) -> None:
     """Do what the plan says and is not done yet: train, keep the outputs, fit and judge each column.
 
     Parameters
     ----------
     plan
-        From `prepare`.
+        From `plan` or `prepare`.
     checkpoint_every
         Steps of training after which a killed run goes on.
-    on_progress
-        Called with what is being done, how much of it is done and how much there is.
+    progress
+        Where to say how far the work has come.
 
     Notes
     -----
     Stage by stage over all networks, so that under ``torchrun`` all processes train each network together and the
     first one does the rest alone. Every file appears whole or not at all; what is there is not made again.
     """
-
-    def tell(what: str) -> Callable[[int, int], None]:
-        return lambda done, total: None if on_progress is None else on_progress(what, done, total)
-
     for model in plan.models:
-        on_step = tell(f"training {model.name}")
-        train_stage(plan.folder(model), plan.data, place=plan.place, checkpoint_every=checkpoint_every, on_step=on_step)
+        task = progress.task(f"Training {model.name}")
+        train_stage(
+            plan.folder(model),
+            plan.data,
+            resources=plan.resources,
+            checkpoint_every=checkpoint_every,
+            progress=calling(task.at),
+        )
     if is_first_process():
         with alone():
-            _finish(plan, tell)
+            _finish(plan, progress)
 
 
-def _finish(plan: Plan, tell: Callable[[str], Callable[[int, int], None]]) -> None:
+def _finish(plan: Plan, progress: Progress) -> None:
     """Keep the networks' outputs, and a record of each column."""
-    for place, model in enumerate(plan.models):
-        tell("predicting")(place, len(plan.models))
-        output_stage(plan.folder(model), plan.parts, place=plan.place)
+    task = progress.task("Predicting", len(plan.models))
+    for model in plan.models:
+        output_stage(plan.folder(model), plan.parts, resources=plan.resources)
+        task.advance()
     results = results_of(plan.output)
     for model in plan.models:
         todo = list(records.missing(results, [config for config in plan.configs if config.model == model]))
         if not todo:
             continue
-        said = {
-            part: Part(plan.parts[part], load_outputs(plan.folder(model), part, len(plan.parts[part])))
-            for part in PARTS
+        measured = {
+            part: Part(plan.parts[part], plan.folder(model).load_outputs(part, len(plan.parts[part]))) for part in PARTS
         }
-        for place, config in enumerate(todo):
-            tell(f"calibrating {model.name}")(place, len(todo))
-            records.append(results, config, outcome(config, said, device=plan.place.device))
+        task = progress.task(f"Calibrating {model.name}", len(todo))
+        for config in todo:
+            records.append(results, config, outcome(config, measured, device=plan.resources.device))
+            task.advance()

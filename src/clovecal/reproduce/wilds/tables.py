@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from clovecal.datasets.wilds import published
-from clovecal.reproduce.wilds.settings import ALGORITHMS, COLUMNS
+from clovecal.reproduce.study import Record
+from clovecal.reproduce.wilds.settings import COLUMNS, NETWORK_OBJECTIVES
+from clovecal.text import markdown
 from clovecal.training.objectives import OBJECTIVES
-
-Record = Mapping[str, Any]
 
 COLUMN_NAMES = {
     "original": "original",
@@ -22,7 +22,7 @@ COLUMN_NAMES = {
     "clove": "CLOvE",
     "clove-strong": "CLOvE (strongest λ)",
 }
-ALGORITHM_NAMES = {name: OBJECTIVES[name].title for name in ALGORITHMS}
+OBJECTIVE_NAMES = {name: OBJECTIVES[name].title for name in NETWORK_OBJECTIVES}
 DATASET_NAMES = {
     "camelyon17": "Camelyon17",
     "civilcomments": "CivilComments",
@@ -85,20 +85,20 @@ def judged_on(dataset: str) -> str:
 
 
 def score_table(found: Sequence[Record], part: str) -> str:
-    """Return the data set's own score of every algorithm and column, with the paper's where there is one."""
+    """Return the data set's own score of every objective and column, with the paper's where there is one."""
     dataset, data, _ = _study(found[0])
     columns = columns_in(found)
     rows = []
-    for algorithm in algorithms_in(found):
-        values = {one: _values(found, algorithm, one, lambda record: _score(record, part)) for one in columns}
+    for objective in objectives_in(found):
+        values = {one: _values(found, objective, one, lambda record: _score(record, part)) for one in columns}
         best = max((float(np.mean(value)) for value in values.values() if value), default=None)
         cells = [_cell(value, dataset, bold=bool(value) and float(np.mean(value)) == best) for value in values.values()]
-        rows.append([ALGORITHM_NAMES[algorithm], *cells])
-        known = PAPERS.get((dataset, algorithm), {})
+        rows.append([OBJECTIVE_NAMES[objective], *cells])
+        known = PAPERS.get((dataset, objective), {})
         if known and part == "ood" and not data.startswith("miniature"):
             shown = [_pair(*known[one], dataset) if one in known else "" for one in columns]
-            rows.append([f"{ALGORITHM_NAMES[algorithm]}, paper", *shown])
-    return _markdown(["algorithm", *(COLUMN_NAMES[one] for one in columns)], rows)
+            rows.append([f"{OBJECTIVE_NAMES[objective]}, paper", *shown])
+    return markdown(["algorithm", *(COLUMN_NAMES[one] for one in columns)], rows)
 
 
 def error_table(found: Sequence[Record]) -> str:
@@ -107,30 +107,30 @@ def error_table(found: Sequence[Record]) -> str:
     domains = list(dict.fromkeys(name for one in found for name in one["id"].get("ece", {})))
     shown = domains if len(domains) <= _MOST_DOMAINS else []
     rows = []
-    for algorithm in algorithms_in(found):
+    for objective in objectives_in(found):
         for column in columns_in(found):
 
-            def mean(pick: Callable[[Record], Any], algorithm: str = algorithm, column: str = column) -> str:
-                values = _values(found, algorithm, column, pick)
+            def mean(pick: Callable[[Record], Any], objective: str = objective, column: str = column) -> str:
+                values = _values(found, objective, column, pick)
                 return f"{scale * float(np.mean(values)):.{1 if scale > 1 else 3}f}" if values else ""
 
             by_domain = [mean(lambda record, name=name: record["id"].get("ece", {}).get(name)) for name in shown]  # type: ignore[misc]
             rows.append(
                 [
-                    ALGORITHM_NAMES[algorithm],
+                    OBJECTIVE_NAMES[objective],
                     COLUMN_NAMES[column],
                     mean(lambda record: record["id"]["mean_ece"]),
                     mean(lambda record: record["id"]["worst_ece"]),
                     *by_domain,
                 ]
             )
-    return _markdown(["algorithm", "column", "mean", "worst", *shown], rows, text=2)
+    return markdown(["algorithm", "column", "mean", "worst", *shown], rows, text=(0, 1))
 
 
-def algorithms_in(found: Iterable[Record]) -> list[str]:
-    """Return the algorithms that have records, in the tables' order."""
-    here = {one["config"]["model"]["recipe"]["algorithm"] for one in found}
-    return [name for name in ALGORITHM_NAMES if name in here]
+def objectives_in(found: Iterable[Record]) -> list[str]:
+    """Return the objectives that have records, in the tables' order."""
+    here = {one["config"]["model"]["recipe"]["objective"] for one in found}
+    return [name for name in OBJECTIVE_NAMES if name in here]
 
 
 def columns_in(found: Iterable[Record]) -> list[str]:
@@ -149,11 +149,11 @@ def _score(record: Record, part: str) -> float | None:
     return score
 
 
-def _values(found: Iterable[Record], algorithm: str, column: str, pick: Callable[[Record], Any]) -> list[float]:
+def _values(found: Iterable[Record], objective: str, column: str, pick: Callable[[Record], Any]) -> list[float]:
     values = [
         pick(one)
         for one in found
-        if one["config"]["column"] == column and one["config"]["model"]["recipe"]["algorithm"] == algorithm
+        if one["config"]["column"] == column and one["config"]["model"]["recipe"]["objective"] == objective
     ]
     return [value for value in values if value is not None]
 
@@ -170,8 +170,3 @@ def _cell(values: Sequence[float], dataset: str, *, bold: bool) -> str:
 def _pair(mean: float, spread: float | None, dataset: str) -> str:
     digits, spread_digits = (3, 3) if dataset == "poverty" else (2, 1)
     return f"{mean:.{digits}f}" + ("" if spread is None else f" ({spread:.{spread_digits}f})")
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> str:
-    rule = ["---"] * text + ["---:"] * (len(head) - text)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))

@@ -6,21 +6,16 @@ odd classifiers, f(−x) = −f(x), are the plane of points (f(1,1), f(1,−1)).
 """
 
 from clovecal.theory.two_bit._calibrated import calibrated_classifiers
-from clovecal.theory.two_bit._environments import (
-    INPUTS,
+from clovecal.theory.two_bit._domains import INPUTS, domain, odd, odd_points, probability, score
+from clovecal.theory.two_bit._irm_zeros import irm_zero_curve, irm_zeros
+from clovecal.theory.two_bit._optima import (
     clove_optimum,
-    domain,
     erm_optimum,
     irm_optimum,
     irm_optimum_of_all,
-    odd,
-    odd_points,
-    probability,
-    score,
     spurious_below,
     spurious_until,
 )
-from clovecal.theory.two_bit._irm_zeros import irm_zero_curve, irm_zeros
 from clovecal.theory.two_bit._populations import (
     LevelSet,
     Population,

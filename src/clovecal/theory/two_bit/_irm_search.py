@@ -1,4 +1,4 @@
-"""OPT_IRMv1 among all classifiers on finitely many inputs, odd or not, by a constrained search from many starts."""
+"""OPT_IRMv1 among all classifiers, odd or not, by a constrained search from many starts (paper: section 6.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All roots of a smooth function on an interval, found by exclusion with a bound on its second derivative."""
+"""All roots of a smooth function on an interval, by exclusion: what IRMv1's zeros are found with (figure 3a)."""
 
 from __future__ import annotations
 

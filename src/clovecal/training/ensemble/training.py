@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from clovecal._checks import FloatArray, check_choice, check_count, check_positive
-from clovecal._progress import SILENT, Progress
 from clovecal.errors import InputError
+from clovecal.progress import SILENT, Progress
 from clovecal.training.data import TrainingData, count_labels
 from clovecal.training.ensemble.stack import StackedMLP, groups_of_similar_width, n_parameters, padded_widths
 from clovecal.training.ensemble.steps import StackedRun, float32_products

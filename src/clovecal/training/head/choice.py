@@ -21,7 +21,7 @@ from clovecal.training.losses import MmceOptions, row_losses
 from clovecal.training.objectives import OBJECTIVES, Objective, make_objective
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TriedPenalty:
     """A strength that was tried, judged on the held-out rows.
 
@@ -138,12 +138,12 @@ def choose(
         chosen = int(selection.table[0].name)
     return chosen, tuple(
         TriedPenalty(
-            one.penalty,
-            accuracies.get(place, math.nan),
-            _mean(losses[place], domains) if place in losses else math.nan,
-            judged.get(place),
-            None if place in enough else "diverged" if place not in predictions else "not accurate enough",
-            one.message,
+            penalty=one.penalty,
+            accuracy=accuracies.get(place, math.nan),
+            log_loss=_mean(losses[place], domains) if place in losses else math.nan,
+            criterion=judged.get(place),
+            excluded=None if place in enough else "diverged" if place not in predictions else "not accurate enough",
+            message=one.message,
         )
         for place, one in enumerate(tried)
     )

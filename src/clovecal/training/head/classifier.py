@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clovecal._checks import AnyArray, FloatArray, IntArray
-from clovecal._progress import calling
 from clovecal.domains import Domains
+from clovecal.progress import SILENT, Progress, within
 from clovecal.training.data import TrainingData
 from clovecal.training.head.choice import HeldOut, TriedPenalty, choose, objective_of_strength, penalties_to_try
 from clovecal.training.head.inputs import (
@@ -36,8 +36,6 @@ from clovecal.training.losses import MmceOptions
 # waits at least for an improvement, as a penalty makes training slow and uneven.
 _LOOK_EVERY = (5, 500)
 _LEAST_WAIT = 200
-
-OnStep = Callable[[int, int], None]
 
 
 class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -160,7 +158,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, domains: Any, on_step: OnStep | None = None) -> Self:
+    def fit(self, X: Any, y: Any, *, domains: Any, progress: Progress | None = None) -> Self:
         """Train the head, choosing the strength of the penalty where there is a choice.
 
         Parameters
@@ -171,8 +169,8 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             n labels of any kind, of two classes or more.
         domains
             n labels, an n×k membership matrix or a `Domains`.
-        on_step
-            Called with the steps done and the most there can be, for a progress bar.
+        progress
+            Where to say how many steps are done, such as what ``clovecal.progress.on_terminal()`` yields.
         """
         check_parameters(self)
         check_device(self.device)
@@ -191,10 +189,11 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         training, validation = self._rows(features, numbers, members)
         networks: list[HeadNetwork] = []
         results, tried = [], []
+        task = (progress or SILENT).task("Training", len(penalties) * self.max_steps)
         for penalty in penalties:
             network = self._network(seed)
-            before, total = len(networks) * self.max_steps, len(penalties) * self.max_steps
-            results.append(self._train(network, penalty, training, validation, seed, _from(on_step, before, total)))
+            part = within(task, before=len(networks) * self.max_steps)
+            results.append(self._train(network, penalty, training, validation, seed, part))
             logits = predict_logits(network, validation.inputs, device=self.device)
             tried.append(HeldOut(penalty, logits, results[-1].message))
             networks.append(network)
@@ -241,7 +240,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         training: TrainingData,
         validation: TrainingData,
         seed: int,
-        on_step: OnStep | None,
+        progress: Progress,
     ) -> FitResult:
         objective = objective_of_strength(
             self.objective,
@@ -266,7 +265,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 device=self.device,
                 seed=seed,
                 log_every=every,
-                progress=calling(on_step),
+                progress=progress,
             )
 
     def _network(self, seed: int = 0) -> HeadNetwork:
@@ -294,8 +293,3 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _standardised(self, features: FloatArray) -> torch.Tensor:
         return torch.as_tensor((features - self.mean_) / self.scale_, dtype=torch.float32)
-
-
-def _from(on_step: OnStep | None, before: int, total: int) -> OnStep | None:
-    """Return a callback that counts the steps of all strengths."""
-    return None if on_step is None else lambda done, _: on_step(before + done, total)

@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 
 import clovecal
 from clovecal._checks import AnyArray
-from clovecal._files import Defect, check_format, check_writable, replacing
 from clovecal.errors import InputError
+from clovecal.files import Defect, check_format, check_writable, replacing
 from clovecal.training.head.choice import TriedPenalty
 from clovecal.training.head.classifier import CloveClassifier
 from clovecal.training.head.inputs import check_parameters

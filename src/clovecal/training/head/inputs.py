@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from clovecal._checks import (
     check_choice,
     check_count,
     check_fraction,
+    check_not_negative,
     check_positive,
 )
 from clovecal.domains import Domains
@@ -39,9 +39,7 @@ def check_parameters(head: CloveClassifier) -> None:
     for name in ("learning_rate", "clip"):
         check_positive(getattr(head, name), name)
     for name in ("weight_decay", "accuracy_tolerance"):
-        value: Any = getattr(head, name)
-        if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-            raise InputError(name, f"is {value!r}", "pass a number of 0 or more")
+        check_not_negative(getattr(head, name), name)
     check_fraction(head.validation_fraction, "validation_fraction")
     check_count(head.max_steps, "max_steps")
     check_count(head.patience, "patience")
@@ -126,8 +124,6 @@ def _finite(features: FloatArray) -> FloatArray:
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
         raise InputError(
-            "X",
-            f"has values that are NaN or infinite, the first in row {row}, column {column}",
-            "fill them in or drop such rows",
+            "X", f"is NaN or infinite in column {column}", "fill such values in, or drop such rows", row=int(row)
         )
     return features

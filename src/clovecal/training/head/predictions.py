@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from clovecal._checks import AnyArray
-from clovecal._files import check_writable, replacing
 from clovecal.errors import InputError
-from clovecal.tables.features import FeatureRows
+from clovecal.files import check_writable
+from clovecal.tables import FeatureRows, write_table
+from clovecal.tables.formats import data_row_error
+from clovecal.tables.writing import as_table, score_columns
 from clovecal.training.head.classifier import CloveClassifier
 
 
@@ -28,10 +30,6 @@ def write_predictions(head: CloveClassifier, rows: FeatureRows, path: Path, *, o
     overwrite
         Whether an existing output may be replaced.
     """
-    import pyarrow as pa
-    import pyarrow.csv as pc
-    import pyarrow.parquet as pq
-
     check_writable(path, overwrite=overwrite)
     if path.suffix.lower() not in (".parquet", ".csv"):
         raise InputError(f"output {str(path)!r}", "has another ending than .parquet and .csv", "choose one of them")
@@ -46,18 +44,9 @@ def write_predictions(head: CloveClassifier, rows: FeatureRows, path: Path, *, o
     if rows.y is not None:
         columns[rows.y[0]] = _class_numbers(*rows.y, head.classes_)
     columns |= rows.domains
-    several = {f"p_{number}": p[:, number] for number in range(p.shape[1])}
-    made: dict[str, Any] = {"p": p[:, 1]} if p.shape[1] == 2 else several
+    made = score_columns(p[:, 1] if p.shape[1] == 2 else p)
     made["predicted"] = head.classes_[np.argmax(p, axis=1)].astype(str)
-    clash = next((name for name in made if name in columns), None)
-    if clash is not None:
-        raise InputError(
-            f"column {clash!r}", "is a label or a domain, but predictions are written by this name", "rename it"
-        )
-    columns |= made
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    with replacing(path) as temporary:
-        (pq.write_table if path.suffix.lower() == ".parquet" else pc.write_csv)(table, temporary)
+    write_table(path, as_table(made, kept=columns), overwrite=overwrite)
 
 
 def _class_numbers(name: str, labels: AnyArray, classes: AnyArray) -> AnyArray:
@@ -73,9 +62,7 @@ def _class_numbers(name: str, labels: AnyArray, classes: AnyArray) -> AnyArray:
     if wrong.any():
         row = int(np.argmax(wrong))
         label = labels.tolist()[row]
-        raise InputError(
-            f"column {name!r}",
-            f"is {label!r} at data row {row + 1}, a label that the head was not trained on",
-            "drop such rows",
+        raise data_row_error(
+            f"column {name!r}", f"is {label!r}, a label that the head was not trained on", "drop such rows", row=row
         )
     return np.asarray(numbers)

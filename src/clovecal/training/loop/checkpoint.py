@@ -17,9 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clovecal._files import check_writable, replacing
-from clovecal._text import listed
 from clovecal.errors import InputError
+from clovecal.files import check_writable, replacing
+from clovecal.text import listed
 from clovecal.training.loop.processes import is_first_process
 
 if TYPE_CHECKING:

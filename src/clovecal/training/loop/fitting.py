@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from clovecal._checks import check_choice, check_count, check_positive
-from clovecal._progress import SILENT, Progress
 from clovecal.errors import InputError
+from clovecal.progress import SILENT, Progress
 from clovecal.training.data import TrainingData, count_labels
 from clovecal.training.loop.batches import BatchStream
 from clovecal.training.loop.checkpoint import RunFiles

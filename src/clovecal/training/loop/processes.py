@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,8 +18,8 @@ def is_distributed() -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this is the process that writes files and shows progress."""
-    return not is_distributed() or dist.get_rank() == 0
+    """Whether this is the process that writes files and shows progress, of a run under ``torchrun`` also before it."""
+    return (dist.get_rank() if is_distributed() else int(os.environ.get("RANK", "0"))) == 0
 
 
 @contextmanager

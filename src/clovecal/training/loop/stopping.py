@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from clovecal._checks import FloatArray, check_count
-from clovecal.domains import Domains, per_domain
+from clovecal.domains import Domains
 from clovecal.errors import InputError
-from clovecal.metrics import accuracy, log_loss
+from clovecal.metrics import accuracy, log_loss, per_domain
 from clovecal.selection import CRITERIA, select
 from clovecal.training.data import TrainingData
 

@@ -1,4 +1,4 @@
-"""From images or texts of one's own to a network, and tables of its predictions that the other commands read.
+"""From your own images or texts to a network, and tables of its predictions that the other commands read.
 
 The path of the paper's WILDS experiments (its section 6.2) for any `LazyDataset`: train a network, then calibrate, or
 train a head on its features, on the validation rows.
@@ -6,35 +6,40 @@ train a head on its features, on the validation rows.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from clovecal._checks import AnyArray, FloatArray
-from clovecal._files import replacing
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._images import check_images
+from clovecal._checks import AnyArray
+from clovecal.datasets import LazyDataset, check_images
 from clovecal.errors import InputError
+from clovecal.progress import SILENT, Progress
+from clovecal.tables import write_table
+from clovecal.tables.writing import as_table, domain_columns, feature_columns, score_columns
 from clovecal.training.loop.predicting import as_device
-from clovecal.training.network.folder import Description, NetworkFolder, TrainedNetwork, load_network
-from clovecal.training.network.training import Outputs, Place, Recipe, outputs, train, try_out
+from clovecal.training.loop.processes import is_first_process
+from clovecal.training.network.folder import (
+    Description,
+    NetworkFolder,
+    TrainedNetwork,
+    load_network,
+)
+from clovecal.training.network.recipe import Recipe
+from clovecal.training.network.summary import DomainScores, read_summary, summarize, write_summary
+from clovecal.training.network.training import Outputs, Resources, predict, train, try_out
 from clovecal.training.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OnProgress: TypeAlias = Callable[[str, int, int], None]
 _MOST_STEPS_UNSAVED, _LEAST_STEPS_UNSAVED = 500, 50
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Exported:
     """A trained network and its tables.
 
@@ -44,10 +49,13 @@ class Exported:
         As `load_network` reads it.
     tables
         The Parquet file of each split but the training rows.
+    summary
+        Accuracy and calibration error in each domain of these splits; under ``torchrun`` in the first process only.
     """
 
     network: TrainedNetwork
     tables: Mapping[str, Path]
+    summary: tuple[DomainScores, ...]
 
     @property
     def message(self) -> str:
@@ -61,10 +69,10 @@ def export(
     folder: str | Path,
     *,
     seed: int = 0,
-    place: Place | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
     checkpoint_every: int | None = None,
-    on_progress: OnProgress | None = None,
+    progress: Progress = SILENT,
 ) -> Exported:
     """Train a network on the split "train", and write it and a table for each other split.
 
@@ -73,32 +81,32 @@ def export(
     data
         From `clovecal.datasets.folder` or `clovecal.datasets.wilds`; its "val" chooses the epoch, if there is one.
     recipe
-        The network and how it is trained; its algorithm takes the data set's domains.
+        The network and how it is trained; its objective takes the data set's domains.
     folder
         Where everything goes. A run that was killed goes on by the same call, one that has ended is left as it is;
         another run's folder is refused.
-    seed, place
+    seed, resources
         As in `clovecal.training.network.training.train`.
     overwrite
-        Whether to start anew in an earlier run's folder, and how the error says to allow it.
+        Whether to start anew in an earlier run's folder.
     checkpoint_every
         Steps between checkpoints; None: an epoch, within 50 to 500.
-    on_progress
-        Called with what is being done, how much of it is done and how much there is.
+    progress
+        Is told what is being done and how far it is.
 
     Returns
     -------
     Exported
-        The network, and a table a split: row, y, domain (or a 0/1 column ``domain_…`` for each), p (or ``p_0``, ``p_1``
-        and so on) and features ``emb_0`` and so on.
+        The network, and a table for each split: row, y, domain (or a 0/1 column ``domain_…`` for each), p (or ``p_0``,
+        ``p_1`` and so on) and features ``emb_0`` and so on.
 
     Notes
     -----
-    The epoch of the highest validation accuracy, the mean over domains, is kept; by IRM and CLOvE the last, for an
-    accurate epoch in the domains seen is what their penalty gives up. The folder then holds ``network.json`` and
-    ``network.safetensors``, which `load_network` reads, ``training.jsonl``, a line every 50 steps, and the tables,
-    which ``clovecal audit``, ``calibrate``, ``select`` and ``finetune --features emb_`` read. Under ``torchrun`` the
-    first process writes.
+    The epoch of the highest validation accuracy, the mean over domains, is kept; with IRM and CLOvE the last, because
+    their penalty gives up accuracy in the domains seen. The folder then holds ``network.json`` and
+    ``network.safetensors``, which `load_network` reads, ``training.jsonl``, a line every 50 steps, ``summary.json`` and
+    the tables, which ``clovecal audit``, ``calibrate``, ``select`` and ``finetune`` read. Under ``torchrun`` the first
+    process writes.
 
     Examples
     --------
@@ -107,53 +115,51 @@ def export(
     >>> with tempfile.TemporaryDirectory() as root:
     ...     _ = miniatures.write("civilcomments", root, rows=200)
     ...     recipe, out = Recipe("tiny-text", epochs=1), Path(root) / "out"
-    ...     done = export(load("civilcomments", root), recipe, out, place=Place(device="cpu"))
-    ...     print(done.message, sorted(path.name for path in out.iterdir()))
-    Trained for 4 steps. ['network.json', 'network.safetensors', 'test.parquet', 'training.jsonl', 'val.parquet']
+    ...     done = export(load("civilcomments", root), recipe, out, resources=Resources(device="cpu"))
+    ...     print(done.message, sorted(path.name for path in out.glob("*.parquet")))
+    Trained for 4 steps. ['test.parquet', 'val.parquet']
     """
-    place, where, tell = place or Place(), NetworkFolder(folder), on_progress or _silently
-    as_device(place.device)
+    resources, where = resources or Resources(), NetworkFolder(folder)
+    as_device(resources.device)
     _check_splits(data)
-    if recipe.algorithm != "erm":  # which alone does not compare domains
+    if recipe.objective != "erm":  # which alone does not compare domains
         data.part("train").as_domains().require_two()
     wanted = Description.of(data, recipe, seed)
     where.check(wanted, overwrite=overwrite)
+    tables = {split: where.path / f"{split}.parquet" for split in data.split_counts if split != "train"}
+    kept = where.path / "summary.json"
     if where.trained and not overwrite:
-        network = load_network(where.path, place=place)
+        network = load_network(where.path, resources=resources)
     else:
-        tell("Checking the inputs", 0, 1)
+        task = progress.task("Checking the inputs")
         check_images(data.inputs)
-        try_out(recipe, data, place=place)
+        try_out(recipe, data, resources=resources)
+        task.at(1, 1)
         if is_first_process():
-            where.begin(wanted, overwrite=overwrite, weights=place.weights)
+            names = [kept.name, *(path.name for path in tables.values())]
+            where.begin(wanted, outputs=names, overwrite=overwrite, weights=resources.weights)
         try:
-            with worded(recipe):
-                network = _train(where, data, wanted, place, checkpoint_every, tell)
+            network = _train(where, data, wanted, resources, checkpoint_every, progress)
         except InputError:
             if is_first_process():
                 where.give_up()
             raise
-    tables = {split: where.table(split) for split in data.split_counts if split != "train"}
-    for split, path in tables.items():
-        if is_first_process() and not path.exists():
-            part = data.part(split)
-            tell(f"Predicting {split}", 0, 1)
-            with worded(recipe):
-                said = outputs(network.module, recipe, part, place=network.place)
-            write_table(path, table_of(part, said, features=True))
-    return Exported(network, tables)
+    summary: tuple[DomainScores, ...] = ()
+    if is_first_process():
+        summary = _predict(network, data, tables, kept, progress)
+    return Exported(network=network, tables=tables, summary=summary)
 
 
 def _train(
     where: NetworkFolder,
     data: LazyDataset,
     wanted: Description,
-    place: Place,
+    resources: Resources,
     checkpoint_every: int | None,
-    tell: OnProgress,
+    progress: Progress,
 ) -> TrainedNetwork:
     rows, recipe = data.part("train"), wanted.recipe
-    judged = "val" in data.split_counts and not OBJECTIVES[recipe.algorithm].keeps_last_epoch
+    judged = "val" in data.split_counts and not OBJECTIVES[recipe.objective].keeps_last_epoch
     epoch = max(1, len(rows) // recipe.batch_size)
     module, result = train(
         recipe,
@@ -161,75 +167,45 @@ def _train(
         domains=rows.as_domains(),
         validation=data.part("val") if judged else None,
         seed=wanted.seed,
-        place=place,
+        resources=resources,
         checkpoint=where.checkpoint,
         checkpoint_every=checkpoint_every or min(max(epoch, _LEAST_STEPS_UNSAVED), _MOST_STEPS_UNSAVED),
         log=where.log,
-        on_step=lambda done, total: tell("Training", done, total),
+        progress=progress,
     )
     if is_first_process():
-        where.save(module, result.message)
-    return TrainedNetwork(module, wanted, result.message, place)
+        where.save(module, {"message": result.message})
+    return TrainedNetwork(module=module, description=wanted, message=result.message, resources=resources)
 
 
-def table_of(data: LazyDataset, said: Outputs, *, features: bool = False) -> pa.Table:
+def _predict(
+    network: TrainedNetwork, data: LazyDataset, tables: Mapping[str, Path], kept: Path, progress: Progress
+) -> tuple[DomainScores, ...]:
+    """Write the table of each split and return how the network did there; what is there is not made again."""
+    lines = [line for line in read_summary(kept) if line.split in tables]
+    for split, path in tables.items():
+        if path.exists() and any(line.split == split for line in lines):
+            continue
+        part, task = data.part(split), progress.task(f"Predicting {split}")
+        outputs = predict(network.module, network.description.recipe, part, resources=network.resources)
+        write_table(path, table_of(part, outputs, features=True), overwrite=True)
+        lines = [*(line for line in lines if line.split != split), *summarize(split, part, outputs)]
+        write_summary(kept, lines)
+        task.at(1, 1)
+    order = list(tables)
+    return tuple(sorted(lines, key=lambda line: order.index(line.split)))
+
+
+def table_of(data: LazyDataset, outputs: Outputs, *, features: bool = False) -> pa.Table:
     """Return row, y, domains and predictions of each row, with the features if asked for."""
-    columns: dict[str, AnyArray] = {"row": data.metadata["row"], "y": data.y}
-    if data.overlapping:
-        columns |= {
-            f"domain_{name.removeprefix('domain_')}": data.domains[:, place].astype(np.int8)
-            for place, name in enumerate(data.overlapping)
-        }
-    else:
-        columns["domain"] = data.domains
-    return arrow_table(columns | predicted_columns(said, data.task, features=features))
+    several = {name: data.domains[:, place].astype(np.int8) for place, name in enumerate(data.overlapping)}
+    known = {"row": data.metadata["row"], "y": data.y, **domain_columns(several or data.domains)}
+    return as_table(predicted_columns(outputs, data.task, features=features), kept=known)
 
 
-def predicted_columns(said: Outputs, task: str, *, features: bool) -> dict[str, AnyArray]:
+def predicted_columns(outputs: Outputs, task: str, *, features: bool) -> dict[str, AnyArray]:
     """Return p, or ``p_0`` and so on of several classes, and the features ``emb_0`` and so on if asked for."""
-    p = scores(said.logits, task)
-    columns = {"p": p} if p.ndim == 1 else {f"p_{label}": column for label, column in enumerate(p.T)}
-    if features:
-        columns |= {f"emb_{place}": column for place, column in enumerate(said.features.T)}
-    return columns
-
-
-def arrow_table(columns: Mapping[str, AnyArray]) -> pa.Table:
-    """Return numpy columns as a table."""
-    import pyarrow as pa
-
-    return pa.table(
-        {name: pa.array(column.tolist() if column.dtype.kind in "UT" else column) for name, column in columns.items()}
-    )
-
-
-def write_table(path: Path, table: Any) -> None:
-    """Write a Parquet file, or CSV where the name ends so, whole or not at all."""
-    import pyarrow.csv as pc
-    import pyarrow.parquet as pq
-
-    with replacing(path) as temporary:
-        (pc.write_csv if path.suffix.lower() == ".csv" else pq.write_table)(table, temporary)
-
-
-def scores(logits: AnyArray, task: str) -> FloatArray:
-    """Return P(y = 1), each class's probability, or the value of a regression, in double precision."""
-    z = logits.astype(np.float64)
-    if task == "regression":
-        return z
-    if z.ndim == 1:
-        return np.asarray(0.5 * (1 + np.tanh(0.5 * z)))
-    e = np.exp(z - z.max(axis=1, keepdims=True))
-    return np.asarray(e / e.sum(axis=1, keepdims=True))
-
-
-def is_first_process() -> bool:
-    """Whether this is the one process of a run under torchrun that writes files."""
-    return int(os.environ.get("RANK", "0")) == 0
-
-
-def _silently(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    return score_columns(outputs.scores(task)) | (feature_columns(outputs.features) if features else {})
 
 
 def _check_splits(data: LazyDataset) -> None:
@@ -240,26 +216,4 @@ def _check_splits(data: LazyDataset) -> None:
         raise InputError(f"split {odd!r}", "cannot name a file", "use letters and digits")
 
 
-@contextmanager
-def worded(recipe: Recipe) -> Iterator[None]:
-    """Say in one sentence what went wrong for want of memory or rows."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise InputError(
-            "batch_size",
-            f"is {recipe.batch_size}, for which the memory of the GPU is too small",
-            "pass less, a smaller size of the images, or another backbone",
-        ) from None
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise InputError(
-            "batch_size",
-            f"is {recipe.batch_size}, which leaves one row for the last batch of an epoch, too few for the norms of "
-            f"{recipe.backbone} on images so small",
-            "pass another",
-        ) from None
-
-
-__all__ = ["Exported", "export", "load_network", "scores", "table_of", "write_table"]
+__all__ = ["Exported", "export", "load_network", "table_of"]

@@ -1,34 +1,39 @@
-"""A trained network as a folder: what it is as JSON, its weights as safetensors; never a pickle."""
+"""The folder of one training run: what is trained as JSON, its weights as safetensors, its checkpoint and its log.
+
+Nothing in it is a pickle. `clovecal.training.network.exporting` and the WILDS study keep their networks so.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.numpy import save_file as save_arrays
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import clovecal
-from clovecal._files import replacing
-from clovecal.datasets import LazyDataset
-from clovecal.datasets._images import resized_to
-from clovecal.datasets._lazy import Files, Texts
+from clovecal.datasets import Files, LazyDataset, Texts, resized_to
 from clovecal.errors import InputError, OutputExists
-from clovecal.training.network.backbones import backbone, build
-from clovecal.training.network.training import Place, Recipe
+from clovecal.files import replacing
+from clovecal.training.network.backbones import BACKBONES, backbone, build
+from clovecal.training.network.recipe import Recipe
+from clovecal.training.network.training import Outputs, Resources
 
 FORMAT = "clovecal network"
 VERSION = 1
-_OWN = ("network.json", "network.safetensors", "training.safetensors", "training.jsonl", "*.parquet")
+# What the file says besides what is trained.
+_ABOUT_THE_FILE = ("format", "version", "clovecal", "weights", "outputs")
+_IN_WORDS = {"name": "name of the table", "rows": "number of rows", "sha256": "content of the rows"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Description:
     """What a network is, and the run that trained it.
 
@@ -37,13 +42,13 @@ class Description:
     recipe, seed
         How it was trained.
     task, classes
-        Of its data set.
+        The task and the classes of its data set.
     image
         Width, height and channels of what it reads; None for texts.
     resized
         Whether images were resized to that.
     data
-        Name, rows and fingerprint of the table it was trained on.
+        What it was trained on: of a table its name, number of rows and fingerprint.
     """
 
     recipe: Recipe
@@ -55,23 +60,44 @@ class Description:
     data: Mapping[str, Any]
 
     @classmethod
-    def of(cls, data: LazyDataset, recipe: Recipe, seed: int) -> Description:
-        """Return what a network will be that is trained so on these data."""
+    def of(
+        cls, data: LazyDataset, recipe: Recipe, seed: int, *, source: Mapping[str, Any] | None = None
+    ) -> Description:
+        """Return what a network will be that is trained so on these data.
+
+        Parameters
+        ----------
+        data, recipe, seed
+            As in `export`.
+        source
+            What tells these data from others; None: their name, number and fingerprint.
+        """
         first, image = data.inputs[0], None
         if not isinstance(first, str):  # bytes come with their channels last, stored arrays with them first
             height, width, channels = first.shape if first.dtype == np.uint8 else (*first.shape[1:], first.shape[0])
             image = (int(width), int(height), int(channels))
-        described = {"name": data.name, "rows": len(data), "sha256": fingerprint(data)}
-        resized = resized_to(data.inputs) is not None
-        return cls(recipe, seed, data.task, data.classes, image, resized, described)
+        return cls(
+            recipe=recipe,
+            seed=seed,
+            task=data.task,
+            classes=data.classes,
+            image=image,
+            resized=resized_to(data.inputs) is not None,
+            data=source or {"name": data.name, "rows": len(data), "sha256": fingerprint(data)},
+        )
 
-    def differences(self, other: Description) -> list[str]:
-        """Return the names of what is not the same, a recipe's by their own."""
-        one, two = (_flat(asdict(description)) for description in (self, other))
-        return [name for name in one if one[name] != two.get(name)]
+    @property
+    def kind(self) -> str:
+        """What the network reads: "image" or "text"."""
+        return "text" if self.image is None else "image"
+
+    @property
+    def n_outputs(self) -> int:
+        """How many outputs the network has."""
+        return len(self.classes) if self.task == "multiclass" else 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedNetwork:
     """A network that is ready to predict.
 
@@ -83,23 +109,28 @@ class TrainedNetwork:
         What it is.
     message
         How its training ended.
-    place
+    resources
         Device, workers, and where BERT's vocabulary is.
     """
 
     module: nn.Module
     description: Description
     message: str
-    place: Place
+    resources: Resources
 
 
 class NetworkFolder:
-    """The files of one network and its run.
+    """The files of one network and the run that trains it.
 
     Parameters
     ----------
     path
         The folder; it need not exist yet.
+
+    Notes
+    -----
+    A run has begun when there is a checkpoint to go on from. Before that its folder may be taken by another run; after
+    it the folder is refused to any other run, unless that is to replace it. Files that are not the run's stay.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -114,11 +145,12 @@ class NetworkFolder:
         """Whether training has ended."""
         return self.weights.exists()
 
-    def table(self, split: str) -> Path:
-        """Return the file of a split's predictions and features."""
-        return self.path / f"{split}.parquet"
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is something to go on from."""
+        return self.checkpoint.exists() or self.trained
 
-    def check(self, wanted: Description, *, overwrite: bool) -> None:
+    def check(self, wanted: Description, *, overwrite: bool = False) -> None:
         """Refuse a folder that holds something else than this very run."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"path {str(self.path)!r}", "is a file", "name a folder for the network and its tables")
@@ -126,60 +158,183 @@ class NetworkFolder:
             if self.path.exists() and any(self.path.iterdir()):
                 raise InputError(f"folder {str(self.path)!r}", "holds other files", "name a new one")
             return
-        if overwrite or not self._has_begun:
+        if overwrite or not self.has_begun:
             return
-        differ = read_description(self.description).differences(wanted)
-        if differ:
+        others = self.differences(wanted)
+        if others:
             raise OutputExists(
                 f"folder {str(self.path)!r}",
-                f"holds a run with another {', '.join(differ)}",
+                f"holds a run with another {', '.join(others)}",
                 "pass overwrite=True to start anew, or choose another folder",
             )
 
-    def begin(self, wanted: Description, *, overwrite: bool, weights: Path | None) -> None:
-        """Make the folder and say in it what it will hold; what an earlier run left goes on, or away if asked to."""
+    def differences(self, wanted: Description) -> list[str]:
+        """Return the names of what this run does not have in common with another, a recipe's by their own."""
+        found, other = _flat(self._content()), _flat(json.loads(json.dumps(asdict(wanted))))
+        return [name for name in other | found if name not in found or found[name] != other.get(name)]
+
+    def begin(
+        self,
+        wanted: Description,
+        *,
+        outputs: Sequence[str] = (),
+        overwrite: bool = False,
+        weights: Path | None = None,
+    ) -> None:
+        """Make the folder and say in it what it will hold; an earlier run is gone on with, or replaced if asked to.
+
+        Parameters
+        ----------
+        wanted
+            What will be trained.
+        outputs
+            Names of the files that will be made with the network, which a later run may replace.
+        overwrite
+            Whether to replace a run that has begun.
+        weights
+            Where the weights that training starts from are.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
-        if self._has_begun and not overwrite:
+        if self.has_begun and not overwrite:
             return
         self._clear()
         content = {"format": FORMAT, "version": VERSION, "clovecal": clovecal.__version__, **asdict(wanted)}
         content["weights"] = None if weights is None else str(weights.absolute())
+        content["outputs"] = list(outputs)
         with replacing(self.description) as temporary:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def give_up(self) -> None:
         """Leave nothing behind of a run that failed before it had anything to go on from."""
-        if not self._has_begun:
+        if not self.has_begun:
             self._clear()
             if not any(self.path.iterdir()):
                 self.path.rmdir()
 
-    @property
-    def _has_begun(self) -> bool:
-        return self.checkpoint.exists() or self.trained
-
-    def _clear(self) -> None:
-        if self.description.exists():  # else the files are not of a run
-            for pattern in _OWN:
-                for path in self.path.glob(pattern):
-                    path.unlink()
-
-    def save(self, network: nn.Module, message: str) -> None:
-        """Write the trained weights and let go of the checkpoint, which is several times their size."""
+    def save(self, network: nn.Module, facts: Mapping[str, str]) -> None:
+        """Write the trained weights, with a few facts, and remove the checkpoint, which is several times as large."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
         with replacing(self.weights) as temporary:
-            save_file(tensors, temporary, metadata={"message": message})
+            save_file(tensors, temporary, metadata=dict(facts))
         self.checkpoint.unlink(missing_ok=True)
 
+    def check_weights(self, network: nn.Module) -> dict[str, str]:
+        """Return the facts that were saved, or refuse weights that do not fit this network."""
+        try:
+            with safe_open(self.weights, framework="pt", device="cpu") as file:
+                facts = file.metadata() or {}
+                found = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        except SafetensorError:
+            raise InputError(
+                f"file {str(self.weights)!r}", "is damaged", "remove it, and train the network again"
+            ) from None
+        if found != {name: list(tensor.shape) for name, tensor in network.state_dict().items()}:
+            raise InputError(
+                f"file {str(self.weights)!r}",
+                f"is of another network than {self.description.name} says",
+                "remove it, and train the network again",
+            )
+        return dict(facts)
 
-def load_network(folder: str | Path, *, place: Place | None = None) -> TrainedNetwork:
-    """Read a network that `clovecal.training.network.exporting.export` wrote.
+    def load_weights(self, network: nn.Module) -> dict[str, str]:
+        """Put the trained weights into a network, and return the facts that were saved with them."""
+        facts = self.check_weights(network)
+        network.load_state_dict(load_file(self.weights))
+        network.eval()
+        return facts
+
+    def outputs(self, part: str) -> Path:
+        """Return the file of the network's outputs for a part of the rows."""
+        return self.path / f"outputs-{part}.safetensors"
+
+    def save_outputs(self, part: str, outputs: Outputs) -> None:
+        """Keep the network's logits and features for a part of the rows."""
+        with replacing(self.outputs(part)) as temporary:
+            save_arrays({"logits": outputs.logits, "features": outputs.features}, temporary)
+
+    def load_outputs(self, part: str, n_rows: int) -> Outputs:
+        """Return the outputs that were kept for a part of this many rows."""
+        path = self.outputs(part)
+        try:
+            with safe_open(path, framework="numpy") as file:
+                outputs = Outputs(logits=file.get_tensor("logits"), features=file.get_tensor("features"))
+        except SafetensorError:
+            raise InputError(f"file {str(path)!r}", "is damaged", "remove it to make it again") from None
+        if len(outputs.logits) != n_rows:
+            raise InputError(
+                f"file {str(path)!r}", f"has {len(outputs.logits)} rows and not {n_rows}", "remove it to make it again"
+            )
+        return outputs
+
+    def read(self) -> Description:
+        """Return what the folder's network is."""
+        content = self._content()
+        name = content["recipe"].get("backbone")
+        if isinstance(name, str) and name not in BACKBONES:
+            raise InputError(
+                f"file {str(self.description)!r}",
+                f"names the backbone {name!r}, which is not known here",
+                "register it first, with register_backbone",
+            )
+        try:
+            image = content["image"]
+            return Description(
+                recipe=Recipe(**content["recipe"]),
+                seed=int(content["seed"]),
+                task=str(content["task"]),
+                classes=tuple(map(str, content["classes"])),
+                image=None if image is None else (int(image[0]), int(image[1]), int(image[2])),
+                resized=bool(content["resized"]),
+                data=dict(content["data"]),
+            )
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise self._unreadable() from None
+
+    def start_weights(self) -> Path | None:
+        """Return where the weights are that training started from, as it was said then."""
+        kept = self._content().get("weights")
+        return None if kept is None else Path(str(kept))
+
+    def _content(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self.description.read_text(encoding="utf-8"))
+            if content["format"] != FORMAT or content["version"] != VERSION:
+                raise ValueError
+            if not all(isinstance(content[name], dict) for name in ("recipe", "data")):
+                raise TypeError
+        except (ValueError, KeyError, TypeError):
+            raise self._unreadable() from None
+        return dict(content)
+
+    def _unreadable(self) -> InputError:
+        return InputError(
+            f"file {str(self.description)!r}",
+            "does not describe a network of this version of clovecal",
+            "train the network again",
+        )
+
+    def _clear(self) -> None:
+        """Remove what an earlier run has written, as it said in its description."""
+        if not self.description.exists():  # else the files are not a run's
+            return
+        try:
+            outputs = [str(name) for name in self._content().get("outputs", ())]
+        except InputError:
+            outputs = []
+        outputs = [name for name in outputs if Path(name).name == name]
+        for path in (*(self.path / name for name in outputs), self.checkpoint, self.weights, self.log):
+            path.unlink(missing_ok=True)
+        self.description.unlink()  # last: it says what is whose
+
+
+def load_network(folder: str | Path, *, resources: Resources | None = None) -> TrainedNetwork:
+    """Read a network that `export` wrote, or one of the WILDS study.
 
     Parameters
     ----------
     folder
         What it wrote.
-    place
+    resources
         Device and workers; BERT's vocabulary is looked for in its ``weights``, then where it was in training.
 
     Returns
@@ -191,66 +346,30 @@ def load_network(folder: str | Path, *, place: Place | None = None) -> TrainedNe
     -----
     The files are data, not code, and their names and shapes are checked.
     """
-    where, place = NetworkFolder(folder), place or Place()
+    where, resources = NetworkFolder(folder), resources or Resources()
     if not where.description.is_file():
         raise InputError(
-            f"folder {str(where.path)!r}", "holds no network", "name the output folder of clovecal finetune"
+            f"folder {str(where.path)!r}", "holds no network", "name the folder that a network was trained into"
         )
-    described = read_description(where.description)
+    described = where.read()
     if not where.trained:
         raise InputError(
             f"folder {str(where.path)!r}",
             "holds a run that has not ended",
-            "run the same clovecal finetune again, it goes on",
+            "start the same training again, it goes on",
         )
-    recipe, weights = described.recipe, None
-    if backbone(recipe.backbone).package == "transformers":  # its vocabulary and configuration
-        content = json.loads(where.description.read_text(encoding="utf-8"))
-        kept = content.get("weights")
-        place = Place(place.device, place.workers, place.weights or (None if kept is None else Path(kept)))
-        weights = place.weights or "cache"
+    weights = None
+    if backbone(described.recipe.backbone).weights == "required":  # for its vocabulary and configuration
+        resources = replace(resources, weights=resources.weights or where.start_weights())
+        weights = resources.weights or "cache"
     module = build(
-        recipe.backbone,
-        n_outputs=len(described.classes) if described.task == "multiclass" else 1,
+        described.recipe.backbone,
+        n_outputs=described.n_outputs,
         channels=3 if described.image is None else described.image[2],
         weights=weights,
     )
-    try:
-        with safe_open(where.weights, framework="pt", device="cpu") as file:
-            message = (file.metadata() or {}).get("message", "")
-            module.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
-    except SafetensorError:
-        raise InputError(f"file {str(where.weights)!r}", "is damaged", "train the network again") from None
-    except RuntimeError:
-        raise InputError(
-            f"file {str(where.weights)!r}",
-            f"is of another network than {where.description.name} says",
-            "train it again",
-        ) from None
-    module.eval()
-    return TrainedNetwork(module, described, message, place)
-
-
-def read_description(path: Path) -> Description:
-    """Return what a network's JSON file says."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT or content["version"] != VERSION:
-            raise ValueError
-        image = content["image"]
-        return Description(
-            Recipe(**content["recipe"]),
-            int(content["seed"]),
-            str(content["task"]),
-            tuple(map(str, content["classes"])),
-            None if image is None else (int(image[0]), int(image[1]), int(image[2])),
-            bool(content["resized"]),
-            dict(content["data"]),
-        )
-    except (ValueError, KeyError, TypeError, IndexError):
-        raise InputError(
-            f"file {str(path)!r}", "does not describe a network of this version of clovecal", "train the network again"
-        ) from None
+    facts = where.load_weights(module)
+    return TrainedNetwork(module=module, description=described, message=facts.get("message", ""), resources=resources)
 
 
 def fingerprint(data: LazyDataset) -> str:
@@ -271,8 +390,8 @@ def _bytes(column: np.ndarray[Any, Any]) -> bytes:
     return np.ascontiguousarray(column).tobytes()
 
 
-def _flat(content: dict[str, Any]) -> dict[str, Any]:
-    words = {"name": "name of the table", "rows": "number of rows", "sha256": "content of the rows"}
-    data = {words[name]: value for name, value in content["data"].items()}
-    rest = {name: value for name, value in content.items() if name not in ("recipe", "data")}
+def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a description says without its nesting, the data's entries in words."""
+    data = {_IN_WORDS.get(name, name): value for name, value in content["data"].items()}
+    rest = {name: value for name, value in content.items() if name not in ("recipe", "data", *_ABOUT_THE_FILE)}
     return {**content["recipe"], **rest, **data}

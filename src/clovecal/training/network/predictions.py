@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clovecal._checks import AnyArray
-from clovecal.datasets._columns import Columns, read_columns
-from clovecal.datasets._images import check_images, existing_folder, image_files, images_in
-from clovecal.datasets._lazy import Texts
-from clovecal.datasets.wilds import Inputs
+from clovecal.datasets import Inputs, Texts, check_images, existing_folder, image_files, images_in
 from clovecal.errors import InputError
-from clovecal.training.network.backbones import backbone
-from clovecal.training.network.columns import Roles, find_roles
-from clovecal.training.network.exporting import arrow_table, predicted_columns, worded
+from clovecal.tables import Columns, Roles, read_columns
+from clovecal.tables.writing import as_table
+from clovecal.training.network.columns import find_roles
+from clovecal.training.network.exporting import predicted_columns
 from clovecal.training.network.folder import Description, TrainedNetwork
-from clovecal.training.network.training import outputs
+from clovecal.training.network.training import predict
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class NewRows:
     """What to predict.
 
@@ -63,27 +61,28 @@ def read_new(
     network
         From `load_network`.
     table
-        CSV or Parquet with a file or a text in each row; None: every image of the folder.
+        File with an image's name or a text in each row; None: every image of the folder.
     images
         Folder of the images; None: the table has texts.
     input, label, domains
         Columns; guessed when not given, and label and domains may be missing.
     """
     described = network.description
-    kind = backbone(described.recipe.backbone).kind
-    if (kind == "image") != (images is not None):
-        option = "--images FOLDER" if kind == "image" else "--texts"
-        raise InputError("the network", f"reads {kind}s", f"give {option}")
+    kind = described.kind
+    if images is None and kind == "image":
+        raise InputError("images", "is missing", "this network reads images: name their folder")
+    if images is not None and kind == "text":
+        raise InputError("images", f"is {str(images)!r}", "this network reads texts: leave it out")
     size = described.image[:2] if described.image is not None and described.resized else None
     if table is None:
         if images is None:
-            raise InputError("the table", "of texts is missing", "name it")
+            raise InputError("table", "is missing", "name the table of the texts")
         files = images_in(images, size=size)
         check_images(files, expected=_size(described))
-        return NewRows(files, {"file": files.names}, None)
+        return NewRows(inputs=files, kept={"file": files.names}, roles=None)
     roles = find_roles(table, kind, input=input, label=label, domains=domains, training=False)
-    wanted = [roles.input, *([] if roles.label is None else [roles.label]), *roles.domains]
-    columns = read_columns(Path(table), tuple(dict.fromkeys(wanted)))
+    assert roles.input is not None  # a table without one was refused
+    columns = read_columns(table, tuple(dict.fromkeys(roles.used)))
     kept: dict[str, AnyArray] = {"row": columns.rows}
     inputs: Inputs
     if images is None:
@@ -96,7 +95,7 @@ def read_new(
         kept[roles.label] = _labels(columns, roles.label, described)
     for name in roles.domains:
         kept[name] = columns.labels(name) if len(roles.domains) == 1 else columns.whole(name)
-    return NewRows(inputs, kept, roles)
+    return NewRows(inputs=inputs, kept=kept, roles=roles)
 
 
 def predictions(network: TrainedNetwork, rows: NewRows, *, features: bool = False) -> pa.Table:
@@ -112,16 +111,11 @@ def predictions(network: TrainedNetwork, rows: NewRows, *, features: bool = Fals
         Whether to add the features ``emb_0`` and so on, which a head reads.
     """
     described = network.description
-    with worded(described.recipe):
-        said = outputs(network.module, described.recipe, rows.inputs, place=network.place)
-    made = predicted_columns(said, described.task, features=features)
+    outputs = predict(network.module, described.recipe, rows.inputs, resources=network.resources)
+    made = predicted_columns(outputs, described.task, features=features)
     if described.task != "regression":
-        label = (said.logits > 0).astype(int) if said.logits.ndim == 1 else said.logits.argmax(axis=1)
-        made["predicted"] = np.array(described.classes)[label]
-    clash = next((name for name in made if name in rows.kept), None)
-    if clash is not None:
-        raise InputError(f"column {clash!r}", "is kept, but predictions are written by this name", "rename it")
-    return arrow_table({**rows.kept, **made})
+        made["predicted"] = np.array(described.classes)[outputs.labels()]
+    return as_table(made, kept=rows.kept)
 
 
 def _labels(columns: Columns, name: str, described: Description) -> AnyArray:
@@ -129,14 +123,12 @@ def _labels(columns: Columns, name: str, described: Description) -> AnyArray:
         return columns.finite(name)
     labels = columns.labels(name)
     numbers = {known: number for number, known in enumerate(described.classes)}
-    unknown = next((row for row, label in enumerate(labels.tolist()) if label not in numbers), None)
-    if unknown is not None:
-        raise InputError(
-            f"column {name!r}",
-            f"of {str(columns.path)!r} is {str(labels[unknown])!r} at row {columns.rows[unknown]}, a label that the "
-            f"network was not trained on ({', '.join(described.classes[:12])})",
-            "drop such rows",
-        )
+    unknown = np.array([label not in numbers for label in labels.tolist()])
+    found = str(labels[np.argmax(unknown)])
+    known = ", ".join(described.classes[:12])
+    columns.reject(
+        name, unknown, f"is {found!r}, a label that the network was not trained on ({known})", "drop such rows"
+    )
     return np.array([numbers[label] for label in labels.tolist()])
 
 

@@ -1,9 +1,14 @@
-"""Hyperparameters of WILDS' kind, and the objective, optimizer and schedule that they stand for (paper: appendix B)."""
+"""How a network is trained, WILDS' way (paper: appendix B), and default hyperparameters for your own data.
+
+A `Recipe` is turned into an objective, an optimizer and a schedule here, and into a trained network by
+`clovecal.training.network.training`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,13 +16,14 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, StepLR
 
 from clovecal._checks import check_choice, check_count, check_positive
 from clovecal.errors import InputError
-from clovecal.training.network.backbones import backbone
+from clovecal.training.network.backbones import backbone as known_backbone
 from clovecal.training.objectives import OBJECTIVES, Objective, objective_names, registry
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = (None, "step", "linear")
 _MOMENTUM = 0.9
-_DECAY_AN_EPOCH = 0.96
+_DECAY_PER_EPOCH = 0.96
+_ROWS_FOR_CLOVE = 4  # times as many: only many rows of a domain show how far predictions are from calibrated
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,8 @@ class Recipe:
     Attributes
     ----------
     backbone
-        One of `clovecal.training.network.backbones.BACKBONES`.
-    algorithm
+        One of `clovecal.training.network.backbones.BACKBONES`, which `register_backbone` adds to.
+    objective
         "erm", "irm" (the square of each domain's gradient), "irm-halves" (WILDS': the product of the gradients of two
         halves), "coral", "group-dro" or "clove" (not for a regression). All but "erm" see as many rows of each domain
         in a batch.
@@ -44,19 +50,19 @@ class Recipe:
     clip_norm
         Largest norm of the gradient, or None.
     penalty, anneal
-        Of IRM, CORAL and CLOvE: the weight, and during how many steps it is 1 before.
+        Weight of the penalty of IRM, CORAL and CLOvE, and the number of steps before, during which it is 1.
     pretrained
         Whether to start from pretrained weights.
     flips
         Whether images are mirrored at random.
     max_tokens
-        Tokens that BERT reads of a text.
+        How many tokens of a text BERT reads.
     precision
         None, "bf16" or "fp16".
     """
 
     backbone: str
-    algorithm: str = "erm"
+    objective: str = "erm"
     domains_per_batch: int | None = None
     epochs: int = 5
     batch_size: int = 32
@@ -73,8 +79,8 @@ class Recipe:
     precision: str | None = None
 
     def __post_init__(self) -> None:
-        backbone(self.backbone)
-        check_choice(self.algorithm, "algorithm", objective_names())
+        known_backbone(self.backbone)
+        check_choice(self.objective, "objective", objective_names())
         check_choice(self.optimizer, "optimizer", OPTIMIZERS)
         check_choice(self.schedule, "schedule", SCHEDULES)
         check_count(self.epochs, "epochs")
@@ -90,17 +96,76 @@ class Recipe:
     @property
     def balanced(self) -> bool:
         """Whether every batch has as many rows of each domain."""
-        return self.algorithm != "erm"
+        return self.objective != "erm"
+
+
+def default_recipe(
+    backbone: str,
+    n_rows: int,
+    *,
+    objective: str = "erm",
+    pretrained: bool = False,
+    penalty: float | None = None,
+    warm_up: int | None = None,
+    **changes: Any,
+) -> Recipe:
+    """Return sensible hyperparameters for your own data, by family of network, following WILDS.
+
+    Parameters
+    ----------
+    backbone
+        One of `BACKBONES`.
+    n_rows
+        Rows to train on.
+    objective, pretrained
+        As in `Recipe`; BERT is always pretrained.
+    penalty
+        Weight of the penalty of IRM, CORAL or CLOvE; None: 1, 1 and 100.
+    warm_up
+        Epochs before the penalty has its weight; None: a fifth of them for IRM and CLOvE, which need something learnt
+        first, and 0 for CORAL.
+    **changes
+        Other values of `Recipe`; None leaves the default.
+
+    Examples
+    --------
+    >>> recipe = default_recipe("tiny-image", 640, objective="irm", epochs=10)
+    >>> recipe.penalty, recipe.anneal  # 2 epochs of 640 / 32 steps
+    (1.0, 40)
+    """
+    known = known_backbone(backbone)
+    pretrained = pretrained or known.weights == "required"
+    values = {**known.defaults, **(known.pretrained_defaults if pretrained else {})}
+    if objective == "clove":
+        rows = _ROWS_FOR_CLOVE * values.get("batch_size", Recipe.batch_size)
+        values["batch_size"] = rows if known.largest_batch is None else min(rows, known.largest_batch)
+    values |= {name: value for name, value in changes.items() if value is not None}
+    recipe = Recipe(backbone, objective=objective, pretrained=pretrained, **values)
+    known_objective = OBJECTIVES[objective]
+    if not known_objective.penalised:
+        for name, value in (("penalty", penalty), ("warm_up", warm_up)):
+            if value is not None:
+                raise InputError(name, f"is {value:g}, but {objective} has none", "leave it out")
+        return recipe
+    if warm_up is None:
+        warm_up = round(known_objective.warm_up * recipe.epochs)
+    if not 0 <= warm_up <= recipe.epochs:
+        raise InputError("warm_up", f"is {warm_up} of {recipe.epochs} epochs", "pass fewer")
+    return replace(
+        recipe,
+        penalty=known_objective.network_penalty if penalty is None else penalty,
+        anneal=warm_up * max(1, n_rows // recipe.batch_size),
+    )
 
 
 def make_objective(recipe: Recipe, *, n_domains: int, task: str) -> Objective:
     """Return what a recipe minimises on a "binary", "multiclass" or "regression" task."""
     loss = "squared" if task == "regression" else "cross-entropy"
-    known = OBJECTIVES[recipe.algorithm]
+    known = OBJECTIVES[recipe.objective]
     options = {**known.task_options.get(task, {}), **known.network_options}
     if known.penalised:
         options |= {"penalty": recipe.penalty, "anneal": recipe.anneal}
-    return registry.make_objective(recipe.algorithm, n_domains=n_domains, loss=loss, **options)
+    return registry.make_objective(recipe.objective, n_domains=n_domains, loss=loss, **options)
 
 
 def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -118,8 +183,8 @@ def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
 
 
 def make_schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, epoch: int) -> LRScheduler:
-    """Return how a recipe's learning rate changes, where an epoch has so many steps."""
+    """Return how a recipe's learning rate changes in epochs of this many steps."""
     if recipe.schedule == "step":
-        return StepLR(optimizer, step_size=epoch, gamma=_DECAY_AN_EPOCH)
+        return StepLR(optimizer, step_size=epoch, gamma=_DECAY_PER_EPOCH)
     total = recipe.epochs * epoch
     return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / total))

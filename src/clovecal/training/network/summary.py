@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from clovecal._checks import AnyArray
 from clovecal.datasets import LazyDataset
-from clovecal.domains import per_domain
-from clovecal.metrics import accuracy, ece, regression_calibration
+from clovecal.files import replacing
+from clovecal.metrics import accuracy, ece, per_domain, regression_calibration
+from clovecal.training.network.training import Outputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DomainScores:
     """One line of the summary.
 
@@ -37,35 +39,57 @@ class DomainScores:
     calibration_error: float
 
 
-def summarize(data: LazyDataset, tables: Mapping[str, Path]) -> tuple[DomainScores, ...]:
-    """Return the scores of each domain in each table that `clovecal.training.network.exporting.export` wrote."""
-    lines: list[DomainScores] = []
-    for split, path in tables.items():
-        lines += _of_split(split, data.part(split), _predictions(path))
-    return tuple(lines)
+def summarize(split: str, rows: LazyDataset, outputs: Outputs) -> tuple[DomainScores, ...]:
+    """Return the scores of each domain of a split, and of all its rows where there are several domains.
 
-
-def _of_split(split: str, rows: LazyDataset, p: AnyArray) -> list[DomainScores]:
-    domains = rows.as_domains()
+    Parameters
+    ----------
+    split
+        What to call the rows.
+    rows
+        The rows.
+    outputs
+        The network's outputs for them, from `predict`.
+    """
+    p, domains = outputs.scores(rows.task), rows.as_domains()
     quality, calibration = (_root_mean_square, regression_calibration) if rows.task == "regression" else (accuracy, ece)
     first, second = (per_domain(metric, rows.y, p, domains=domains) for metric in (quality, calibration))
     counts = domains.counts
     lines = [
-        DomainScores(split, str(name), int(counts[name]), first.by_domain[name], second.by_domain[name])
+        DomainScores(
+            split=split,
+            domain=str(name),
+            rows=int(counts[name]),
+            quality=first.by_domain[name],
+            calibration_error=second.by_domain[name],
+        )
         for name in first.by_domain
     ]
     if len(lines) > 1:
-        lines.append(DomainScores(split, "all", len(rows), first.overall, second.overall))
-    return lines
+        lines.append(
+            DomainScores(
+                split=split,
+                domain="all",
+                rows=len(rows),
+                quality=first.overall,
+                calibration_error=second.overall,
+            )
+        )
+    return tuple(lines)
 
 
-def _predictions(path: Path) -> AnyArray:
-    import pyarrow.parquet as pq
+def write_summary(path: Path, lines: Iterable[DomainScores]) -> None:
+    """Keep lines as JSON, so that a run that has ended can tell them again."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps([asdict(line) for line in lines], indent=1) + "\n", encoding="utf-8")
 
-    names = [name for name in pq.read_schema(path).names if name == "p" or name.startswith("p_")]
-    table = pq.read_table(path, columns=names)
-    columns = [table[name].to_numpy() for name in names]
-    return columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+def read_summary(path: Path) -> tuple[DomainScores, ...]:
+    """Return the lines that were kept; a file that is missing or damaged has none."""
+    try:
+        return tuple(DomainScores(**line) for line in json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return ()
 
 
 def _root_mean_square(y: AnyArray, p: AnyArray) -> float:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from clovecal._progress import calling
-from clovecal.datasets import LazyDataset
-from clovecal.datasets.wilds import Inputs
+from clovecal._checks import AnyArray, FloatArray
+from clovecal.datasets import Inputs, LazyDataset
 from clovecal.domains import Domains
+from clovecal.errors import InputError
 from clovecal.metrics import accuracy
+from clovecal.progress import Progress
 from clovecal.training.data import TrainingData, batches_per_epoch
 from clovecal.training.loop.fitting import FitResult, fit
-from clovecal.training.loop.predicting import predict
+from clovecal.training.loop.predicting import predict as predict_rows
 from clovecal.training.loop.stopping import EarlyStopping
 from clovecal.training.network.backbones import as_tensors, build
 from clovecal.training.network.recipe import Recipe, make_objective, make_optimizer, make_schedule
@@ -25,15 +28,29 @@ from clovecal.training.network.recipe import Recipe, make_objective, make_optimi
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a network says about rows: logits (n,) or (n, C), and features (n, d), in their order."""
+    """A network's outputs for rows, in their order: logits (n,) or (n, C), and features (n, d)."""
 
     logits: np.ndarray[Any, np.dtype[np.float32]]
     features: np.ndarray[Any, np.dtype[np.float32]]
 
+    def scores(self, task: str) -> FloatArray:
+        """Return P(y = 1), each class's probability, or the value of a regression, in double precision."""
+        z = self.logits.astype(np.float64)
+        if task == "regression":
+            return z
+        if z.ndim == 1:
+            return np.asarray(0.5 * (1 + np.tanh(0.5 * z)))
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+    def labels(self) -> AnyArray:
+        """Return the number of the most probable class of each row."""
+        return np.asarray(self.logits > 0, dtype=np.intp) if self.logits.ndim == 1 else self.logits.argmax(axis=1)
+
 
 @dataclass(frozen=True)
-class Place:
-    """Where things are done and found.
+class Resources:
+    """Device, worker processes and pretrained weights.
 
     Attributes
     ----------
@@ -50,7 +67,7 @@ class Place:
     weights: Path | None = None
 
 
-def new_network(recipe: Recipe, data: LazyDataset, *, seed: int, place: Place) -> nn.Module:
+def new_network(recipe: Recipe, data: LazyDataset, *, seed: int, resources: Resources) -> nn.Module:
     """Return the network of a recipe before training, with as many outputs as the data set needs."""
     first = data.inputs[0]
     channels = 3 if isinstance(first, str) or first.dtype == np.uint8 else len(first)
@@ -59,19 +76,20 @@ def new_network(recipe: Recipe, data: LazyDataset, *, seed: int, place: Place) -
         recipe.backbone,
         n_outputs=outputs,
         channels=channels,
-        weights=_weights(recipe, place),
+        weights=_weights(recipe, resources),
         flips=recipe.flips,
         seed=seed,
     )
 
 
-def try_out(recipe: Recipe, data: LazyDataset, *, place: Place) -> nn.Module:
+def try_out(recipe: Recipe, data: LazyDataset, *, resources: Resources) -> nn.Module:
     """Return the untrained network after two rows on the CPU, so that what it lacks shows before hours of work.
 
-    Packages, pretrained weights, a vocabulary, images of a size that it can read.
+    That may be a package, pretrained weights, a vocabulary, or images of a size that it can read.
     """
-    model = new_network(recipe, data, seed=0, place=place)
-    outputs(model, recipe, data.select(np.arange(min(2, len(data)))), place=replace(place, device="cpu", workers=0))
+    model = new_network(recipe, data, seed=0, resources=resources)
+    few = data.select(np.arange(min(2, len(data))))
+    predict(model, recipe, few, resources=replace(resources, device="cpu", workers=0))
     return model
 
 
@@ -82,31 +100,31 @@ def train(
     domains: Any,
     validation: LazyDataset | None = None,
     seed: int = 0,
-    place: Place | None = None,
+    resources: Resources | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 500,
     log: str | Path | None = None,
-    on_step: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[nn.Module, FitResult]:
     """Train a network on images or texts.
 
     Parameters
     ----------
     recipe
-        How.
+        How to train.
     data
         The rows to train on.
     domains
-        What the algorithm takes for domains, a label a row or a membership matrix; WILDS' are often not the ones that
+        The domains of the objective, one label per row or a membership matrix; WILDS' are often not the ones that
         are calibrated in.
     validation
         Rows that choose the epoch: the highest accuracy, the mean over their domains (lowest squared error); None:
         the last.
     seed
-        Of initial weights and batches.
-    place
+        Seed of the initial weights and the batches.
+    resources
         Device, workers, weights.
-    checkpoint, checkpoint_every, log, on_step
+    checkpoint, checkpoint_every, log, progress
         As in `clovecal.training.loop.fitting`.
 
     Returns
@@ -123,43 +141,47 @@ def train(
     ...     comments = load("civilcomments", root)
     ...     rows = comments.part("train")
     ...     recipe = Recipe("tiny-text", epochs=1)
-    ...     model, result = train(recipe, rows, domains=rows.y, place=Place(device="cpu"))
-    ...     print(result.message, outputs(model, recipe, rows, place=Place(device="cpu")).features.shape)
+    ...     cpu = Resources(device="cpu")
+    ...     model, result = train(recipe, rows, domains=rows.y, resources=cpu)
+    ...     print(result.message, predict(model, recipe, rows, resources=cpu).features.shape)
     Trained for 4 steps. (120, 32)
     """
-    place = place or Place()
-    model = new_network(recipe, data, seed=seed, place=place)
-    rows = _rows(recipe, data, domains, place)
+    resources = resources or Resources()
+    model = new_network(recipe, data, seed=seed, resources=resources)
+    rows = _rows(recipe, data, domains, resources)
     members, drawn = len(rows.names), recipe.domains_per_batch
     epoch = batches_per_epoch(len(rows), recipe.batch_size, balance=recipe.balanced)
-    judged = None if validation is None else _rows(recipe, validation, validation.as_domains(), place)
+    judged = None if validation is None else _rows(recipe, validation, validation.as_domains(), resources)
     criterion = "log-loss" if data.task == "regression" else _error
-    result = fit(
-        model,
-        rows,
-        make_objective(recipe, n_domains=members, task=data.task),
-        epochs=recipe.epochs,
-        batch_size=recipe.batch_size,
-        balance=recipe.balanced,
-        domains_per_batch=drawn if recipe.balanced and drawn is not None and drawn < members else None,
-        optimizer=lambda parameters: make_optimizer(recipe, parameters),
-        schedule=None if recipe.schedule is None else lambda optimizer: make_schedule(recipe, optimizer, epoch),
-        clip_norm=recipe.clip_norm,
-        validation=judged,
-        stopping=None if judged is None else EarlyStopping(criterion, patience=recipe.epochs),
-        device=place.device,
-        precision=recipe.precision,
-        workers=place.workers,
-        seed=seed,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        log=log,
-        progress=calling(on_step),
-    )
+    with _one_sentence_errors(recipe):
+        result = fit(
+            model,
+            rows,
+            make_objective(recipe, n_domains=members, task=data.task),
+            epochs=recipe.epochs,
+            batch_size=recipe.batch_size,
+            balance=recipe.balanced,
+            domains_per_batch=drawn if recipe.balanced and drawn is not None and drawn < members else None,
+            optimizer=lambda parameters: make_optimizer(recipe, parameters),
+            schedule=None if recipe.schedule is None else lambda optimizer: make_schedule(recipe, optimizer, epoch),
+            clip_norm=recipe.clip_norm,
+            validation=judged,
+            stopping=None if judged is None else EarlyStopping(criterion, patience=recipe.epochs),
+            device=resources.device,
+            precision=recipe.precision,
+            workers=resources.workers,
+            seed=seed,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            log=log,
+            progress=progress,
+        )
     return model, result
 
 
-def outputs(model: nn.Module, recipe: Recipe, data: LazyDataset | Inputs, *, place: Place | None = None) -> Outputs:
+def predict(
+    model: nn.Module, recipe: Recipe, data: LazyDataset | Inputs, *, resources: Resources | None = None
+) -> Outputs:
     """Return logits and features of every row.
 
     Parameters
@@ -168,29 +190,56 @@ def outputs(model: nn.Module, recipe: Recipe, data: LazyDataset | Inputs, *, pla
         From `train`.
     data
         Rows of any split, or inputs alone.
-    place
+    resources
         Device, workers, weights (BERT's vocabulary is beside them).
     """
-    place = place or Place()
+    resources = resources or Resources()
     read = data.inputs if isinstance(data, LazyDataset) else data
-    inputs = as_tensors(recipe.backbone, read, weights=_weights(recipe, place), max_tokens=recipe.max_tokens)
-    logits, features = predict(
-        model, inputs, batch_size=4 * recipe.batch_size, device=place.device, workers=place.workers
-    )
-    assert features is not None  # every backbone shows them
-    return Outputs(_array(logits), _array(features))
+    inputs = as_tensors(recipe.backbone, read, weights=_weights(recipe, resources), max_tokens=recipe.max_tokens)
+    with _one_sentence_errors(recipe):
+        logits, features = predict_rows(
+            model, inputs, batch_size=4 * recipe.batch_size, device=resources.device, workers=resources.workers
+        )
+    if features is None or features.ndim != 2:
+        found = "no features" if features is None else f"features of shape {tuple(features.shape)}"
+        raise InputError(
+            f"backbone {recipe.backbone!r}", f"returned {found}", "let it return a pair: logits, and features (n, d)"
+        )
+    return Outputs(logits=_array(logits), features=_array(features))
+
+
+@contextmanager
+def _one_sentence_errors(recipe: Recipe) -> Iterator[None]:
+    """Say in one sentence that memory or rows do not suffice for the size of a batch."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise InputError(
+            "batch_size",
+            f"is {recipe.batch_size}, for which the memory of the GPU is too small",
+            "pass less, a smaller size of the images, or another backbone",
+        ) from None
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise InputError(
+            "batch_size",
+            f"is {recipe.batch_size}, which leaves one row for the last batch of an epoch, too few for the norms of "
+            f"{recipe.backbone} on images so small",
+            "pass another",
+        ) from None
 
 
 def _array(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
     return tensor.float().numpy()
 
 
-def _weights(recipe: Recipe, place: Place) -> str | Path | None:
-    return (place.weights or "cache") if recipe.pretrained else None
+def _weights(recipe: Recipe, resources: Resources) -> str | Path | None:
+    return (resources.weights or "cache") if recipe.pretrained else None
 
 
-def _rows(recipe: Recipe, data: LazyDataset, domains: Any, place: Place) -> TrainingData:
-    inputs = as_tensors(recipe.backbone, data.inputs, weights=_weights(recipe, place), max_tokens=recipe.max_tokens)
+def _rows(recipe: Recipe, data: LazyDataset, domains: Any, resources: Resources) -> TrainingData:
+    inputs = as_tensors(recipe.backbone, data.inputs, weights=_weights(recipe, resources), max_tokens=recipe.max_tokens)
     y = data.y.astype(np.float32) if data.task == "regression" else data.y
     return TrainingData.of(inputs, y, domains=Domains.of(domains, len(data)))
 
@@ -200,4 +249,4 @@ def _error(y: Any, p: Any) -> float:
     return 1 - accuracy(y, p)
 
 
-__all__ = ["Outputs", "Place", "Recipe", "new_network", "outputs", "train", "try_out"]
+__all__ = ["Outputs", "Resources", "new_network", "predict", "train", "try_out"]

@@ -21,7 +21,7 @@ _SWITCHES = ("rescale", "halves", "squared", "unbiased")
 _DRAWN: Mapping[str, Any] = {"hidden": [256, 256], "learning_rate": 1e-3, "weight_decay": 0.0}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """Where the rows are.
 
@@ -44,7 +44,7 @@ class Source:
     validation: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepMember:
     """One model of a sweep: all that its training depends on, drawn.
 
@@ -85,7 +85,7 @@ class SweepMember:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What the members of one objective are drawn from.
 
@@ -110,7 +110,7 @@ class Plan:
     anneal: check.Draw
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sweep:
     """A whole sweep.
 
@@ -172,7 +172,7 @@ def read_sweep(path: str | Path) -> Sweep:
     except FileNotFoundError:
         raise InputError(f"config {str(path)!r}", "does not exist", "check the name") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"config {str(path)!r}", f"is not TOML ({error})", "mend that line") from None
+        raise InputError(f"config {str(path)!r}", f"is not valid TOML ({error})", "fix that line") from None
     whole = _Table(content, "")
     source = _source(whole.table("data"), path.parent)
     sweep = whole.table("sweep")
@@ -186,7 +186,7 @@ def read_sweep(path: str | Path) -> Sweep:
     if twice is not None:
         raise InputError("objective.label", f"is {twice!r} twice", "give each objective a label of its own")
     result = Sweep(
-        source,
+        source=source,
         seed=sweep.take("seed", check.natural, 0),
         chunk=sweep.take("chunk", check_count, 100),
         shared={
@@ -242,11 +242,11 @@ class _Table:
 
 def _source(table: _Table, folder: Path) -> Source:
     source = Source(
-        folder / table.take("file", check.text),
-        table.take("features", check.names, None),
-        table.take("label", check.text, None),
-        _listed(table.take("domain", check.names, ())),
-        table.take("validation", check_fraction, 0.2),
+        file=folder / table.take("file", check.text),
+        features=table.take("features", check.names, None),
+        label=table.take("label", check.text, None),
+        domain=_listed(table.take("domain", check.names, ())),
+        validation=table.take("validation", check_fraction, 0.2),
     )
     table.reject_others()
     return source
@@ -279,7 +279,17 @@ def _plan(table: _Table, members: int, defaults: Mapping[str, Any]) -> Plan:
         objective(logits=ones, y=ones, domains=ones[:, None], features=ones[:, None])
     except InputError as error:
         raise error.about(f"{table.where}{error.argument}") from None
-    return Plan(name, label, options, members, hidden, rate, decay, penalty, anneal)
+    return Plan(
+        name=name,
+        label=label,
+        options=options,
+        members=members,
+        hidden=hidden,
+        learning_rate=rate,
+        weight_decay=decay,
+        penalty=penalty,
+        anneal=anneal,
+    )
 
 
 def _never(rng: np.random.Generator) -> int:  # noqa: ARG001

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from clovecal._checks import AnyArray, FloatArray, IntArray
-from clovecal._progress import calling
 from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy, log_loss
+from clovecal.progress import SILENT, Progress, within
 from clovecal.tables import open_table
 from clovecal.tables.features import read_features
 from clovecal.training.data import TrainingData
@@ -32,7 +32,7 @@ from clovecal.training.sweep.config import Source, Sweep, SweepMember, read_swee
 __all__ = ["Outcome", "Sweep", "SweepData", "SweepMember", "read_sweep", "read_sweep_data", "train_members"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SweepData:
     """The rows of a sweep, some of each domain held out.
 
@@ -64,7 +64,7 @@ class SweepData:
     used: str | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
     """How the training of a member went.
 
@@ -119,13 +119,13 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
     inputs = standardised.clamp(-head.clip, head.clip)
     standard = TrainingData(inputs, whole.y, whole.domains)
     return SweepData(
-        standard.select(~held),
-        inputs[torch.from_numpy(held)],
-        y[held],
-        {name: column[held] for name, column in rows.domains.items()},
-        head.classes_,
-        head,
-        _fingerprint(
+        training=standard.select(~held),
+        inputs=inputs[torch.from_numpy(held)],
+        y=y[held],
+        domains={name: column[held] for name, column in rows.domains.items()},
+        classes=head.classes_,
+        head=head,
+        fingerprint=_fingerprint(
             features,
             y,
             whole.domains.codes,
@@ -133,7 +133,7 @@ def read_sweep_data(sweep: Sweep) -> SweepData:
             held,
             names=[*head.classes_.tolist(), whole.names, *getattr(head, "feature_names_in_", ())],
         ),
-        rows.used,
+        used=rows.used,
     )
 
 
@@ -143,7 +143,7 @@ def train_members(
     *,
     chunk: int = 100,
     device: torch.device | str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Iterator[tuple[SweepMember, Outcome]]:
     """Train members of a sweep, yielding each with its outcome as soon as its chunk is done.
 
@@ -158,10 +158,10 @@ def train_members(
     device
         None: a GPU if there is one.
     progress
-        Called now and then with the model steps done and those to do.
+        Is told the model steps that are done.
     """
     check_device(device)
-    done, everything = 0, sum(member.steps for member in members)
+    done, task = 0, progress.task("Training", sum(member.steps for member in members))
     for lot in _chunks(members, chunk):
         first = lot[0]
         trained = train_ensemble(
@@ -183,7 +183,7 @@ def train_members(
             precision=first.precision,
             n_outputs=1 if len(data.classes) == 2 else len(data.classes),
             device=device,
-            progress=None if progress is None else calling(_shifted(progress, done, everything)),
+            progress=within(task, before=done),
         )
         done += sum(member.steps for member in lot)
         logits = torch.from_numpy(trained.logits(data.inputs))
@@ -192,11 +192,12 @@ def train_members(
             summary = {name: value if math.isfinite(value) else None for name, value in terms.items()}
             diverged = trained.diverged[place]
             if diverged is not None:
-                yield member, Outcome(diverged, None, None, summary)
+                yield member, Outcome(diverged=diverged, p=None, head=None, summary=summary)
                 continue
             p = probabilities(logits[place])
             summary |= {"accuracy": accuracy(data.y, p), "log-loss": log_loss(data.y, p)}
-            yield member, Outcome(None, p, _head(member, trained.member(place), data), summary)
+            head = _head(member, trained.member(place), data)
+            yield member, Outcome(diverged=None, p=p, head=head, summary=summary)
 
 
 def _feature_columns(source: Source) -> tuple[str | None, tuple[str, ...] | None]:
@@ -270,7 +271,3 @@ def _chunks(members: Sequence[SweepMember], size: int) -> Iterator[Sequence[Swee
 def _kind(member: SweepMember) -> tuple[object, ...]:
     shared = (member.steps, member.batch_size, member.balance, member.optimizer, member.precision)
     return (member.objective, sorted(member.options.items()), *shared)
-
-
-def _shifted(progress: Callable[[int, int], None], before: int, everything: int) -> Callable[[int, int], None]:
-    return lambda done, _: progress(before + done, everything)

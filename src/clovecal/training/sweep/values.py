@@ -69,9 +69,14 @@ def names(value: Any, key: str) -> str | tuple[str, ...]:
 
 def file_name(value: Any, key: str) -> str:
     """Check a text that files can be named after."""
-    if not re.fullmatch(r"[\w.+-]+", text(value, key)) or value.startswith("."):
+    if not is_file_name(text(value, key)):
         raise InputError(key, f"is {value!r}", "files are named after it, use letters, digits, '-', '_', '+' and '.'")
     return str(value)
+
+
+def is_file_name(value: Any) -> bool:
+    """Whether files can be named so."""
+    return isinstance(value, str) and re.fullmatch(r"[\w+-][\w.+-]*", value) is not None
 
 
 def natural(value: Any, key: str) -> int:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from clovecal.datasets._lazy import need_pillow
 from clovecal.datasets.wilds.fmow import CATEGORIES
 from clovecal.datasets.wilds.miniatures._planting import INVARIANT, deal, plant, write_table
-from clovecal.datasets.wilds.poverty import _SETS, COUNTRIES
+from clovecal.datasets.wilds.poverty import COUNTRIES, COUNTRIES_BY_FOLD
 
 # How often the stain's tint is the label. Hospital 2 is tested on.
 TINT_BY_HOSPITAL = np.array([0.95, 0.60, 0.10, 0.75, 0.95])
@@ -118,7 +118,7 @@ def poverty(folder: Path, rows: int, size: int, rng: np.random.Generator) -> Non
 
 def _slope_of_lights(country: str) -> float:
     """Return how the lights rise with wealth: differently in each training country, falling where it is tested on."""
-    if country in _SETS["A"]:  # the countries that fold A, the default, tests on
+    if country in COUNTRIES_BY_FOLD["A"]:  # the countries that fold A, the default, tests on
         return -0.3
     return (1.2, 1.0, 0.8, 0.2)[COUNTRIES.index(country) % 4]
 

@@ -1,0 +1,273 @@
+"""What every calibrator shares: scores in, a map fitted, calibrated values out, and a way to keep and pass it on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags, metadata_routing
+from sklearn.utils.validation import check_is_fitted
+
+from clovecal._checks import (
+    FloatArray,
+    IntArray,
+    check_class_labels,
+    check_real,
+    check_same_length,
+    check_scores,
+    check_weights,
+)
+from clovecal.calibrators import stored
+from clovecal.calibrators._onnx import OnnxGraph, onnx_model
+from clovecal.domains import Domains
+from clovecal.errors import InputError
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Checked rows to calibrate on: one column of scores and targets per problem, and their domains.
+
+    There is one problem for binary labels or real targets, one per class (that class against the rest) for several.
+
+    Attributes
+    ----------
+    scores
+        (n, problems) scores of any scale.
+    y
+        Labels 0/1, real targets, or class numbers.
+    weight
+        Frequencies; None when every row counts once.
+    domains
+        The rows' domains; None when they are not known.
+    """
+
+    scores: FloatArray
+    y: FloatArray
+    weight: FloatArray | None
+    domains: Domains | None
+
+    @classmethod
+    def of(cls, scores: Any, y: Any, domains: Any = None, sample_weight: Any = None) -> ScoredRows:
+        """Check what a user passed to ``fit``."""
+        columns = check_scores(scores)
+        classes = columns.shape[1]
+        target = check_real(y, "y") if classes == 1 else check_class_labels(y, classes).astype(np.float64)
+        check_same_length(y=target, scores=columns)
+        weight = check_weights(sample_weight, len(target))
+        return cls(columns, target, weight, None if domains is None else Domains.of(domains, len(target)))
+
+    @property
+    def n_problems(self) -> int:
+        """How many maps to fit."""
+        return int(self.scores.shape[1])
+
+    @property
+    def task(self) -> str:
+        """What is calibrated: "multiclass" (several columns), "binary" (every label is 0 or 1) or "regression"."""
+        if self.n_problems > 1:
+            return "multiclass"
+        return "binary" if bool(np.all((self.y == 0) | (self.y == 1))) else "regression"
+
+    def target(self, problem: int) -> FloatArray:
+        """Return the target of one problem."""
+        return self.y if self.n_problems == 1 else (self.y == problem).astype(np.float64)
+
+    @property
+    def class_frequencies(self) -> FloatArray | None:
+        """Share of each class, where there are several."""
+        if self.n_problems == 1:
+            return None
+        counts = np.bincount(self.y.astype(np.intp), weights=self.weight, minlength=self.n_problems)
+        return np.asarray(counts / counts.sum())
+
+    def subset(self, kept: IntArray, domains: Domains | None = None) -> ScoredRows:
+        """Return the rows at these positions with these domains, which are aligned with them; None: without any."""
+        weight = None if self.weight is None else self.weight[kept]
+        return ScoredRows(self.scores[kept], self.y[kept], weight, domains)
+
+
+class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of all calibrators; subclass it to write your own.
+
+    A subclass has four methods, and a fifth if it is to be exported:
+
+    - ``_fit(rows)`` fits it to `ScoredRows`;
+    - ``_map(columns)`` returns the calibrated values of checked scores (n, C): (n,) for one column, else (n, C);
+    - `state` adds what was fitted to the base's dictionary, as numbers, texts, lists and dictionaries;
+    - `from_state` puts it back, and raises an `InputError` for what cannot be right (`clovecal.calibrators.stored` has
+      functions that read checked values);
+    - ``_onnx(graph, scores)`` adds the map's nodes to an `OnnxGraph` and returns the result's name.
+
+    Parameters are those of ``__init__``, which only keeps them, as in every scikit-learn estimator;
+    `check_parameters` refuses wrong ones. `register_calibrator` makes `load_calibrator` and ``clovecal calibrate`` know
+    the class.
+
+    Attributes
+    ----------
+    n_features_in_
+        Columns of scores it was fitted on.
+    n_rows_
+        Rows it was fitted on.
+    domains_needed
+        How many domains a fit needs at least: 0 for a calibrator that pools them. An attribute of the class.
+
+    See Also
+    --------
+    MonotoneCalibrator : the family of step functions and lines between knots.
+    register_calibrator : make a class known by a name.
+
+    Examples
+    --------
+    >>> class Shift(Calibrator):
+    ...     def _fit(self, rows):
+    ...         self.shift_ = float(np.average(rows.y - rows.scores[:, 0], weights=rows.weight))
+    ...     def _map(self, columns):
+    ...         return columns[:, 0] + self.shift_
+    ...     def state(self):
+    ...         return {**super().state(), "shift": self.shift_}
+    ...     @classmethod
+    ...     def from_state(cls, state):
+    ...         restored = super().from_state(state)
+    ...         restored.shift_ = stored.number(state, "shift")
+    ...         return restored
+    >>> shift = Shift().fit([1.0, 2.0], [1.5, 2.5])
+    >>> Shift.from_state(shift.state()).predict([4.0])
+    array([4.5])
+    """
+
+    n_features_in_: int
+    n_rows_: int
+    domains_needed: ClassVar[int] = 0
+
+    # For scikit-learn's metadata routing scores are what others call X.
+    __metadata_request__fit: ClassVar = {"scores": metadata_routing.UNUSED}
+    __metadata_request__predict: ClassVar = {"scores": metadata_routing.UNUSED}
+    __metadata_request__transform: ClassVar = {"scores": metadata_routing.UNUSED}
+
+    def fit(self, scores: Any, y: Any, *, domains: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the map of scores to calibrated values.
+
+        Parameters
+        ----------
+        scores
+            (n,) or (n, 1) scores of any scale (higher means more), or (n, C) with a column per class.
+        y
+            Labels 0/1, real targets, or with C columns class numbers 0…C−1.
+        domains
+            n labels, an n×k membership matrix or a `Domains`.
+        sample_weight
+            Frequencies of the rows.
+        """
+        return self.fit_rows(ScoredRows.of(scores, y, domains, sample_weight))
+
+    def fit_rows(self, rows: ScoredRows) -> Self:
+        """Fit on rows that are checked already, as `fit` does."""
+        self.check_parameters()
+        self._fit(rows)
+        self.n_features_in_ = rows.n_problems
+        self.n_rows_ = len(rows.y)
+        return self
+
+    def check_parameters(self) -> None:
+        """Raise unless the parameters can be used."""
+
+    def _fit(self, rows: ScoredRows) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has no _fit(rows)")
+
+    def predict(self, scores: Any) -> FloatArray:
+        """Return calibrated values: (n,) for one column of scores, (n, C) for several."""
+        check_is_fitted(self, "n_features_in_")
+        columns = check_scores(scores)
+        if columns.shape[1] != self.n_features_in_:
+            raise InputError(
+                "scores",
+                f"has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}",
+                "pass as many",
+            )
+        return self.calibrate(columns)
+
+    def calibrate(self, columns: FloatArray) -> FloatArray:
+        """Return `predict`'s values of scores that are checked already, (n, 1) or (n, C)."""
+        return self._map(columns)
+
+    def _map(self, columns: FloatArray) -> FloatArray:
+        raise NotImplementedError(f"{type(self).__name__} has no _map(columns)")
+
+    def transform(self, scores: Any) -> FloatArray:
+        """Return `predict`'s values, for use inside a Pipeline."""
+        return self.predict(scores)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the fitted calibrator as JSON, which `load_calibrator` reads back exactly.
+
+        Parameters
+        ----------
+        path
+            Where to write.
+        overwrite
+            Whether an existing file may be replaced.
+        """
+        from clovecal.calibrators._persistence import save
+
+        save(self, path, overwrite=overwrite)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
+        check_is_fitted(self, "n_features_in_")
+        parameters = {name: stored.plain(value) for name, value in self.get_params(deep=False).items()}
+        return {"parameters": parameters, "columns": self.n_features_in_, "rows": self.n_rows_}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the fitted calibrator of a `state`, whose values may come from a stranger's file: all are checked.
+
+        Raises
+        ------
+        InputError
+            Where something is missing or cannot be right.
+        """
+        restored = cls._of_parameters(state)
+        restored.n_features_in_ = stored.count(state, "columns")
+        return restored
+
+    @classmethod
+    def _of_parameters(cls, state: Mapping[str, Any]) -> Self:
+        """Return one with a state's parameters and count of rows; what was fitted is for the caller to put back."""
+        if not isinstance(state, Mapping):
+            raise InputError("state", f"is a {type(state).__name__}", "pass what state() returned")
+        given = state.get("parameters")
+        if not isinstance(given, dict) or set(given) != set(signature(cls).parameters):
+            raise InputError("its parameters", f"are not those of a {cls.__name__}", stored.REMEDY)
+        # JSON has no tuples, and scikit-learn's clone wants parameters as they were given.
+        restored = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+        try:
+            restored.check_parameters()
+        except InputError as error:
+            raise InputError(
+                f"its parameter {error.argument}", f"{error.problem}; {error.remedy}", stored.REMEDY
+            ) from None
+        restored.n_rows_ = stored.count(state, "rows")
+        return restored
+
+    def to_onnx(self) -> Any:
+        """Return the fitted map as an ONNX model (needs the ``onnx`` extra).
+
+        Its input ``scores`` and its output ``calibrated`` are doubles: (n,) for one column of scores, else (n, C).
+        """
+        check_is_fitted(self, "n_features_in_")
+        return onnx_model(self._onnx, self.n_features_in_)
+
+    def _onnx(self, graph: OnnxGraph, scores: str) -> str:
+        name = type(self).__name__
+        raise InputError("to_onnx", f"has no graph for {name}", f"give {name} a method _onnx(graph, scores)")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        tags.target_tags.required = True
+        return tags

@@ -1,0 +1,137 @@
+"""A calibrator's stored state, for `from_state`: each function reads one entry and checks it, or says what is wrong.
+
+The errors complete the sentence "the file is not a usable calibrator: …".
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from clovecal._checks import FloatArray
+from clovecal.domains import Name
+from clovecal.errors import InputError
+
+__all__ = ["by_domain", "count", "entries", "number", "numbers", "pairs", "plain", "same_domains", "text"]
+
+REMEDY = "save it again"
+
+T = TypeVar("T")
+
+
+def number(state: Mapping[str, Any], name: str) -> float:
+    """Read a finite number.
+
+    Examples
+    --------
+    >>> number({"slope": 2}, "slope")
+    2.0
+    >>> number({"slope": "steep"}, "slope")
+    Traceback (most recent call last):
+    ...
+    clovecal.errors.InputError: its 'slope' is missing or not made of finite numbers; save it again.
+    """
+    return _finite(state.get(name), name)
+
+
+def numbers(state: Mapping[str, Any], name: str) -> FloatArray:
+    """Read a list of finite numbers."""
+    return np.array([_finite(value, name) for value in entries(state, name)], dtype=np.float64)
+
+
+def count(state: Mapping[str, Any], name: str) -> int:
+    """Read a whole number of at least 1."""
+    value = state.get(name)
+    if type(value) is not int or value < 1:
+        raise InputError(f"its {name!r}", "is missing or not a whole number of at least 1", REMEDY)
+    return value
+
+
+def text(state: Mapping[str, Any], name: str) -> str:
+    """Read a text."""
+    value = state.get(name)
+    if not isinstance(value, str):
+        raise InputError(f"its {name!r}", "is missing or not a text", REMEDY)
+    return value
+
+
+def entries(state: Mapping[str, Any], name: str) -> list[Any]:
+    """Read a list of anything."""
+    value = state.get(name)
+    if not isinstance(value, list):
+        raise InputError(f"its {name!r}", "is missing or not a list", REMEDY)
+    return value
+
+
+def by_domain(state: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any], str], T]) -> dict[Name, T]:
+    """Read a mapping from domains that `pairs` has written; ``read`` reads a value, as `number` does."""
+    listed = entries(state, name)
+    if not listed or not all(isinstance(pair, list) and len(pair) == 2 for pair in listed):
+        raise InputError(f"its {name!r}", "is not a list of pairs of a domain and its value", REMEDY)
+    mapping = {_read_name(domain): read({name: value}, name) for domain, value in listed}
+    if len(mapping) != len(listed):
+        raise InputError(f"its {name!r}", "has a domain twice", REMEDY)
+    return mapping
+
+
+def same_domains(*tables: Mapping[Name, Any]) -> None:
+    """Raise unless the mappings are of the same domains."""
+    if any(table.keys() != tables[0].keys() for table in tables):
+        raise InputError("its tables by domain", "are not of the same domains", REMEDY)
+
+
+def record(kind: type[T], state: Any) -> T:
+    """Read a flat dataclass that `written` has written."""
+    if not isinstance(state, dict) or set(state) != {field.name for field in fields(kind)}:  # type: ignore[arg-type]
+        raise InputError(f"its {kind.__name__.lower()}", "does not have the entries it should have", REMEDY)
+    return kind(**{field.name: _READERS[str(field.type)](state, field.name) for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def written(result: Any) -> dict[str, Any]:
+    """Return a flat dataclass as JSON values."""
+    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    return {name: pairs(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+
+
+def pairs(mapping: Mapping[Name, Any]) -> list[list[Any]]:
+    """Return a mapping from domains as a list of pairs, since a domain's name need not be text."""
+    return [[_written_name(name), value] for name, value in mapping.items()]
+
+
+def plain(value: Any) -> Any:
+    """Return numpy's arrays and numbers as Python's, and everything else as it is."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _finite(value: Any, name: str) -> float:
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
+        raise InputError(f"its {name!r}", "is missing or not made of finite numbers", REMEDY)
+    return float(value)
+
+
+def _written_name(name: Name) -> Any:
+    """Return a domain's name as JSON: exact for text, numbers and tuples of them, the text of anything else."""
+    if isinstance(name, tuple):
+        return {"tuple": [_written_name(part) for part in name]}
+    name = name.item() if isinstance(name, np.generic) else name
+    return name if isinstance(name, (str, int, float)) else str(name)
+
+
+def _read_name(content: Any) -> Name:
+    if isinstance(content, dict) and set(content) == {"tuple"} and isinstance(content["tuple"], list):
+        return tuple(_read_name(part) for part in content["tuple"])
+    if not isinstance(content, (str, int, float)):
+        raise InputError("a domain's name", f"is {content!r}", REMEDY)
+    return content
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
+    "float": number,
+    "int": count,
+    "str": text,
+    "Mapping[Name, float]": lambda state, name: by_domain(state, name, number),
+}

@@ -1,0 +1,180 @@
+"""What several commands share: options, reading a table, wording errors, progress, output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from clovecal.errors import InputError, OutputExists
+from clovecal.files import check_writable
+from clovecal.progress import on_terminal
+
+if TYPE_CHECKING:
+    from clovecal.tables import PredictionTable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def table_options(command: F) -> F:
+    """Add the options that say which column is what."""
+    for option in reversed(
+        (
+            click.option("--label", metavar="COLUMN", help="Column of labels (guessed: y, label, target, …)."),
+            click.option(
+                "--score",
+                "scores",
+                multiple=True,
+                metavar="COLUMN",
+                help="Column of predicted probabilities or scores; once per class for several classes.",
+            ),
+            click.option(
+                "--domain",
+                "domains",
+                multiple=True,
+                metavar="COLUMN",
+                help="Column of domain labels; once per 0/1 column for domains that overlap.",
+            ),
+            click.option("--weight", metavar="COLUMN", help="Column of frequencies."),
+            click.option("--positive", metavar="VALUE", help="The label that counts as 1, when labels are text."),
+            click.option(
+                "--format",
+                type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
+                help="Format of the file, when its ending does not tell.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def output_option(what: str) -> Callable[[F], F]:
+    """Add --output and --force."""
+
+    def add(command: F) -> F:
+        command = click.option("--force", is_flag=True, help="Replace an existing output.")(command)
+        return click.option(
+            "-o",
+            "--output",
+            required=True,
+            type=click.Path(path_type=Path, dir_okay=False),
+            help=f"Where to write {what}.",
+        )(command)
+
+    return add
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+def load(source: str, options: dict[str, Any]) -> PredictionTable:
+    """Read a table, say on standard error which columns were guessed and how it was reduced."""
+    from clovecal.tables import read_predictions
+
+    with progress(f"Reading {source}"):
+        table = read_predictions(source, **options)
+    if table.columns.guessed:
+        click.echo(f"{source}: {table.columns}.", err=True)
+    if table.reduced:
+        click.echo(f"{source}: {table.n_rows:,} rows put together by {table.reduced}.", err=True)
+    return table
+
+
+@contextmanager
+def naming(table: PredictionTable) -> Iterator[None]:
+    """Word input errors with the file's columns and data rows instead of the library's arguments and positions."""
+    columns = table.columns
+    said = {
+        "y": f"column {columns.label!r}",
+        "p": f"column {', '.join(map(repr, columns.scores))}",
+        "scores": f"column {', '.join(map(repr, columns.scores))}",
+        "domains": f"column {', '.join(map(repr, columns.domains))}",
+        "sample_weight": f"column {columns.weight!r}",
+    }
+    try:
+        yield
+    except InputError as error:
+        place = {} if table.reduced is None else {"row": None}  # rows that stand together have no number in the file
+        raise error.about(said.get(error.argument, error.argument), row_name="data row", first_row=1, **place) from None
+
+
+class Group(click.Group):
+    """A group in whose commands an error about an argument of the library names the command's own option."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            raise in_words_of(error, command) from None
+
+
+class LazyGroup(Group):
+    """A group whose commands are imported when used, each from a module of its own; their one-line help is known."""
+
+    def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._modules = modules  # of each command by its name: its module and its help
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their table."""
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self._modules:
+            return None
+        command: click.Command = import_module(self._modules[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self._modules.items()])
+
+
+def in_words_of(error: InputError, command: click.Command | None) -> InputError:
+    """Name a command's own options in an error, where the library names its arguments."""
+    if isinstance(error, OutputExists):
+        error.remedy = "add --force to replace it, or choose another name"
+    names = {} if command is None else {one.name: _shown(one) for one in command.params}
+    words = " and ".join(names.get(name, name) for name in error.argument.split(" and "))
+    return error.about(words) if words != error.argument else error
+
+
+def _shown(parameter: click.Parameter) -> str:
+    return max(parameter.opts, key=len) if isinstance(parameter, click.Option) else parameter.human_readable_name
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Show on a terminal that something is going on."""
+    with on_terminal() as shown:
+        shown.task(what)
+        yield
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """Print one JSON object."""
+    click.echo(json.dumps(content, indent=1, allow_nan=False))
+
+
+__all__ = [
+    "Group",
+    "LazyGroup",
+    "check_writable",
+    "in_words_of",
+    "json_option",
+    "load",
+    "naming",
+    "output_option",
+    "print_json",
+    "progress",
+    "table_options",
+]

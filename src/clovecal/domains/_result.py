@@ -1,0 +1,133 @@
+"""A metric overall and in every domain: what computes it, and what comes out (paper: section 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from clovecal._checks import FloatArray
+from clovecal.domains._domains import Domains, Interval
+from clovecal.domains._factorize import Name
+
+
+class DomainEstimator(Protocol):
+    """A metric prepared for one table: its value overall and in every domain from one pass over the rows."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+
+    def values(self, domains: Domains) -> FloatArray:
+        """Return k+1 values: one per domain, then the overall one."""
+
+    def intervals(
+        self, domains: Domains, levels: Sequence[float], resamples: int, rng: np.random.Generator
+    ) -> FloatArray:
+        """Return lower and upper confidence limits, shape (len(levels), k+1, 2)."""
+
+
+def pooled_value(estimator: DomainEstimator) -> float:
+    """Return a prepared metric's value on all rows."""
+    return float(estimator.values(Domains.pooled(estimator.n_rows))[0])
+
+
+@dataclass(frozen=True)
+class DomainResult:
+    """A metric overall and in each domain.
+
+    Attributes
+    ----------
+    metric
+        The metric's name.
+    overall
+        Its value on all rows, those in no domain included.
+    by_domain
+        Its value on each domain's rows.
+    intervals
+        Confidence interval of each domain; empty unless ``ci`` was given.
+    simultaneous_intervals
+        Wider intervals (Bonferroni) that hold for all domains at once, for picking domains out after looking.
+    overall_interval, worst_interval
+        Confidence interval of the overall value, and of the true worst domain's value (it allows for having
+        looked at every domain); None unless ``ci`` was given.
+    higher_is_better
+        The metric's direction, which `worst` follows.
+    """
+
+    metric: str
+    overall: float
+    by_domain: Mapping[Name, float]
+    higher_is_better: bool = False
+    intervals: Mapping[Name, Interval] = field(default_factory=lambda: MappingProxyType({}))
+    simultaneous_intervals: Mapping[Name, Interval] = field(default_factory=lambda: MappingProxyType({}))
+    overall_interval: Interval | None = None
+    worst_interval: Interval | None = None
+
+    @property
+    def mean(self) -> float:
+        """The plain average over domains (the paper's average ECE)."""
+        return float(np.mean(list(self.by_domain.values())))
+
+    @property
+    def worst_domain(self) -> Name:
+        """The name of the domain with the worst value."""
+        pick = min if self.higher_is_better else max
+        return pick(self.by_domain, key=lambda name: self.by_domain[name])
+
+    @property
+    def worst(self) -> float:
+        """The worst domain's value: the lowest accuracy, the highest calibration error."""
+        return self.by_domain[self.worst_domain]
+
+    @property
+    def gap(self) -> float:
+        """The spread over domains: largest minus smallest value."""
+        return max(self.by_domain.values()) - min(self.by_domain.values())
+
+
+def domain_result(
+    metric: str,
+    estimator: DomainEstimator,
+    domains: Domains,
+    *,
+    higher_is_better: bool,
+    ci: float | None,
+    resamples: int,
+    rng: np.random.Generator,
+) -> DomainResult:
+    """Compute a prepared metric overall and in each domain, with confidence intervals unless ``ci`` is None."""
+    *values, overall = estimator.values(domains).tolist()
+    result = DomainResult(
+        metric=metric,
+        overall=overall,
+        by_domain=MappingProxyType(dict(zip(domains.names, values, strict=True))),
+        higher_is_better=higher_is_better,
+    )
+    if ci is None:
+        return result
+    # The side of the worst domain's interval that looks for the extreme over k domains is Bonferroni-corrected; the
+    # other side is not: the truth's worst domain is one fixed domain, whose own limit already covers it.
+    k = len(domains.names)
+    limits = estimator.intervals(domains, [ci, 1 - (1 - ci) / k], resamples, rng)
+    own, corrected = limits[0, :k], limits[1, :k]
+    if higher_is_better:
+        worst = (float(own[:, 0].min()), float(corrected[:, 1].min()))
+    else:
+        worst = (float(corrected[:, 0].max()), float(own[:, 1].max()))
+    low, high = limits[0, k].tolist()
+    return replace(
+        result,
+        intervals=_by_name(domains, own),
+        simultaneous_intervals=_by_name(domains, corrected),
+        overall_interval=(low, high),
+        worst_interval=worst,
+    )
+
+
+def _by_name(domains: Domains, limits: FloatArray) -> Mapping[Name, Interval]:
+    pairs = zip(domains.names, limits.tolist(), strict=True)
+    return MappingProxyType({name: (low, high) for name, (low, high) in pairs})

@@ -1,0 +1,251 @@
+"""Rows of labels and predictions: checked once, then handed from one function to the next as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from clovecal._checks import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    as_floats,
+    as_numpy,
+    check_choice,
+    check_finite_rows,
+    check_labels,
+    check_probabilities,
+    check_real,
+    check_same_length,
+    check_weights,
+)
+from clovecal.domains import Domains, Name
+from clovecal.errors import InputError
+
+TASKS = ("binary", "multiclass", "regression")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Checked labels and predictions with their weights and domains, aligned by row.
+
+    Build one with `Rows.of`, which checks; whoever receives a `Rows` need not check again.
+
+    Attributes
+    ----------
+    y
+        (n,) labels 0/1 (binary), 0…C−1 (multiclass), or real targets (regression).
+    p
+        (n,) probability of label 1, (n, C) class probabilities, or for regression (n,) means or (n, 2) means and
+        variances.
+    weight
+        (n,) frequencies, or None when every row counts once.
+    domains
+        The domains of the rows; `Domains.pooled` where there are none.
+    task
+        "binary", "multiclass" or "regression".
+    """
+
+    y: AnyArray
+    p: FloatArray
+    weight: FloatArray | None
+    domains: Domains
+    task: str
+
+    @classmethod
+    def of(
+        cls, y: Any, p: Any = None, *, domains: Any = None, sample_weight: Any = None, task: str | None = None
+    ) -> Rows:
+        """Check labels, predictions, domains and weights, each once; a `Rows` passes through.
+
+        Parameters
+        ----------
+        y
+            Labels 0/1, 0…C−1 when ``p`` has C columns, real targets; or a `Rows`.
+        p
+            Predictions, in the form that the task has them.
+        domains
+            n labels, an n×k 0/1 membership matrix, or a `Domains`; each must have a row of positive weight.
+        sample_weight
+            Frequencies of the rows.
+        task
+            "binary", "multiclass" or "regression"; "classification": one of the first two, by the columns of ``p``;
+            None: what `guess_task` says.
+
+        Examples
+        --------
+        >>> rows = Rows.of([0, 1, 1], [0.2, 0.9, 0.6], domains=["Norway", "UK", "UK"])
+        >>> rows.task, dict(rows.rows_by_domain)
+        ('binary', {'Norway': 1, 'UK': 2})
+        """
+        if isinstance(y, Rows):
+            return y
+        members = Domains.of(domains, len(as_numpy(y, "y")))
+        rows = cls._checked(y, p, members, sample_weight, task)
+        members.require_weight(rows.weight)
+        return rows
+
+    @classmethod
+    def without_domains(cls, y: Any, p: Any, *, sample_weight: Any = None, task: str | None = None) -> Rows:
+        """Check rows that no domain claims, as `Rows.of` does."""
+        return cls._checked(y, p, None, sample_weight, task)
+
+    @classmethod
+    def _checked(cls, y: Any, p: Any, domains: Domains | None, sample_weight: Any, task: str | None) -> Rows:
+        if task is None:
+            task = guess_task(y, p)
+        check_choice(task, "task", (*TASKS, "classification") if task == "classification" else TASKS)
+        if task == "regression":
+            labels, predicted = check_real(y, "y"), _means_and_variances(p)
+        else:
+            predicted = check_probabilities(p)
+            task = _kind_of_classes(task, predicted)
+            labels = check_labels(y, predicted)
+        check_same_length(y=labels, p=predicted)
+        weight = check_weights(sample_weight, len(labels))
+        return cls(
+            y=labels,
+            p=predicted,
+            weight=weight,
+            domains=Domains.pooled(len(labels)) if domains is None else domains,
+            task=task,
+        )
+
+    def __len__(self) -> int:
+        """Return the rows of the table, each counted once."""
+        return len(self.y)
+
+    @property
+    def multiclass(self) -> bool:
+        """Whether ``p`` has a column per class."""
+        return self.task == "multiclass"
+
+    @cached_property
+    def top_label(self) -> tuple[FloatArray, FloatArray]:
+        """The correctness of the predicted label, and its confidence.
+
+        Notes
+        -----
+        The binary prediction is p > ½. The paper prints 1{|y − confidence| < ½} for correctness, which is not the
+        correctness of the prediction when p < ½; what is meant is 1{(p > ½) = y}.
+        """
+        y, p = self.y, self.p
+        if self.multiclass:
+            predicted = np.argmax(p, axis=1)
+            return (predicted == y).astype(np.float64), p[np.arange(len(p)), predicted]
+        return ((p > 0.5) == (y == 1)).astype(np.float64), np.maximum(p, 1 - p)
+
+    @cached_property
+    def outcome(self) -> FloatArray:
+        """What ``score`` predicts the mean of: y (binary, regression), or whether the top label is right."""
+        return self.top_label[0] if self.multiclass else self.y.astype(np.float64, copy=False)
+
+    @property
+    def score(self) -> FloatArray:
+        """What claims to be the mean of ``outcome``: p, the top label's confidence, or the predicted mean."""
+        if self.multiclass:
+            return self.top_label[1]
+        return self.p if self.p.ndim == 1 else self.p[:, 0]
+
+    def subset(self, kept: IntArray) -> Rows:
+        """Return the rows at these positions, in this order; domains without a row left are dropped."""
+        return Rows(
+            y=self.y[kept],
+            p=self.p[kept],
+            weight=None if self.weight is None else self.weight[kept],
+            domains=self.domains.restrict(kept),
+            task=self.task,
+        )
+
+    @property
+    def n_rows(self) -> float:
+        """Rows of the table; with weights, their sum."""
+        return len(self) if self.weight is None else _counted(self.weight).sum().item()
+
+    @property
+    def rows_in_no_domain(self) -> float:
+        """Rows that no domain claims; with weights, their sum."""
+        if self.weight is None:
+            return self.domains.rows_in_no_domain
+        claimed = np.zeros(len(self), dtype=bool)
+        claimed[slice(None) if self.domains.rows is None else self.domains.rows] = True
+        total: float = _counted(self.weight)[~claimed].sum().item()
+        return total
+
+    @property
+    def rows_by_domain(self) -> Mapping[Name, float]:
+        """Rows of each domain; with weights, their sum."""
+        if self.weight is None:
+            return MappingProxyType(self.domains.counts)
+        weight = _counted(self.weight)
+        return MappingProxyType({name: weight[members].sum().item() for name, members in self.domains.split()})
+
+
+def guess_task(y: Any, p: Any = None) -> str:
+    """Tell from labels and predictions what kind of model made them.
+
+    Parameters
+    ----------
+    y
+        Labels or targets.
+    p
+        Predictions, or scores of any scale; None: unknown.
+
+    Returns
+    -------
+    str
+        "regression" when y has values other than whole numbers, or other than 0 and 1 beside one column of numbers
+        that are no probabilities; otherwise "multiclass" with several columns, or with labels above 1 and no
+        predictions; otherwise "binary".
+
+    Notes
+    -----
+    Labels such as 0, 1, 2 beside one column of numbers in [0, 1] are called "binary": they are more likely a mistake,
+    which checking then reports, than a regression.
+
+    Examples
+    --------
+    >>> guess_task([0, 1, 1], [0.2, 0.9, 0.6]), guess_task([0.5, 2.0], [0.7, 1.8])
+    ('binary', 'regression')
+    """
+    labels = as_numpy(y, "y")
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels != np.floor(labels)).any():
+        return "regression"
+    zeros_and_ones = labels.dtype.kind not in "fiu" or not len(labels) or (labels.min() >= 0 and labels.max() <= 1)
+    if p is None:
+        return "binary" if zeros_and_ones else "multiclass"
+    predictions = as_numpy(p, "p")
+    if predictions.ndim == 2 and predictions.shape[1] > 1:
+        return "multiclass"
+    probabilities = predictions.dtype.kind == "f" and bool(((predictions >= 0) & (predictions <= 1)).all())
+    return "binary" if zeros_and_ones or probabilities else "regression"
+
+
+def _kind_of_classes(task: str, p: FloatArray) -> str:
+    kind = "binary" if p.ndim == 1 else "multiclass"
+    if task not in (kind, "classification"):
+        columns = "one column" if p.ndim == 1 else f"{p.shape[1]} columns"
+        raise InputError("task", f"is {task!r} but p has {columns}", f"leave it out, or say {kind!r}")
+    return kind
+
+
+def _means_and_variances(p: Any) -> FloatArray:
+    array = as_floats(p, "p")
+    if array.ndim != 2 or array.shape[1] != 2:
+        return check_real(array, "p")
+    check_finite_rows(array, "p")
+    if array[:, 1].min() < 0:
+        row = int(np.argmax(array[:, 1] < 0))
+        problem = f"has a negative variance ({array[row, 1]:g})"
+        raise InputError("p", problem, "its second column is a variance", row=row)
+    return array
+
+
+def _counted(weight: FloatArray) -> AnyArray:
+    """Return weights as whole numbers where they are, so that counts print as counts."""
+    return weight.astype(np.int64) if (weight == np.floor(weight)).all() else weight

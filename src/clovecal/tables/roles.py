@@ -1,0 +1,251 @@
+"""Which column of a table is the label, the score, the domain: what the caller says, or a guess that is reported.
+
+One guesser for predictions, features, images and texts; each asks only for the roles that it needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from clovecal.errors import InputError
+from clovecal.text import quoted
+
+ROLES = ("label", "score", "domain", "weight", "input", "split", "features")
+_LABELS = ("y", "label", "target", "y_true", "outcome", "truth", "actual")
+_SCORES = ("p", "score", "prob", "probability", "proba", "p_hat", "y_prob", "y_score", "prediction", "pred", "y_pred")
+_DOMAINS = ("domain", "group", "site", "environment", "env", "hospital", "country", "region", "source")
+_WEIGHTS = ("sample_weight", "weight", "frequency")
+_INPUTS = {
+    "image": ("file", "filename", "file_name", "filepath", "path", "image", "image_path", "img"),
+    "text": ("text", "comment", "comment_text", "review", "sentence", "body", "content"),
+}
+_SPLIT = "split"
+_PER_CLASS = re.compile(r"^(?:p|prob|proba|probability|score)[_ ]?(\d+)$", re.IGNORECASE)
+_PER_DOMAIN = re.compile(r"^(?:domain|group|site)_(.+)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a table by what they are.
+
+    Attributes
+    ----------
+    label
+        Column of labels or targets, or None.
+    scores
+        One column of scores, or one per class in order.
+    domains
+        One column of domain labels, or several 0/1 columns of domains that may overlap.
+    weight
+        Column of frequencies, or None.
+    input
+        Column of images' files or of texts, or None.
+    split
+        Column that says which part of the data a row is in, or None.
+    features
+        Columns of features.
+    guessed
+        The roles that were guessed from column names.
+    wanted
+        The roles that were looked for, whether or not they were found.
+    """
+
+    label: str | None = None
+    scores: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    weight: str | None = None
+    input: str | None = None
+    split: str | None = None
+    features: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+
+    @property
+    def used(self) -> list[str]:
+        """Every column that is read but the features: label, scores, domains, weight, input and split."""
+        return [name for role in ROLES[:-1] for name in self.columns(role)]
+
+    def columns(self, role: str) -> tuple[str, ...]:
+        """Return the columns that have a role.
+
+        Parameters
+        ----------
+        role
+            One of `ROLES`.
+        """
+        found: str | tuple[str, ...] | None = getattr(self, {"score": "scores", "domain": "domains"}.get(role, role))
+        return found if isinstance(found, tuple) else () if found is None else (found,)
+
+    def in_words(self, kind: str = "input") -> str:
+        """Return what is what, for the user to check.
+
+        Parameters
+        ----------
+        kind
+            What the inputs are: "image" or "text".
+        """
+        words = []
+        for role in ("input", "label", "score", "domain", "split", "weight"):
+            columns, name = self.columns(role), kind if role == "input" else role
+            if columns:
+                words.append(f"{name} {quoted(columns)}{' (guessed)' if role in self.guessed else ''}")
+            elif role in self.wanted and role in ("label", "domain"):
+                words.append(f"no {name}")
+        return "; ".join(words)
+
+    def __str__(self) -> str:
+        return self.in_words()
+
+
+def find_roles(
+    available: Sequence[str],
+    wanted: Collection[str] = ("label", "score", "domain"),
+    *,
+    optional: Collection[str] = (),
+    label: str | None = None,
+    scores: Sequence[str] = (),
+    domains: Sequence[str] = (),
+    weight: str | None = None,
+    input: str | None = None,
+    split: str | None = None,
+    features: Sequence[str] = (),
+    kind: str = "image",
+    table: str | None = None,
+) -> Roles:
+    """Find the columns of each role among those available.
+
+    Parameters
+    ----------
+    available
+        Column names of the table.
+    wanted
+        The roles that must be there.
+    optional
+        The roles that are looked for and may be missing.
+    label, scores, domains, weight, input, split, features
+        What the caller says; of what is missing only the roles asked for are guessed by name.
+    kind
+        "image" or "text": what the inputs are, if they are asked for.
+    table
+        The table's name, for errors.
+
+    Returns
+    -------
+    Roles
+        With ``guessed``, the roles that the caller did not say.
+
+    Notes
+    -----
+    A column has one role, but for a split, which may be a domain too, and features, which the caller may name twice.
+    The features are all columns without another role.
+
+    Examples
+    --------
+    >>> found = find_roles(["id", "y", "p_0", "p_1", "hospital"])
+    >>> print(found)
+    label 'y' (guessed); score 'p_0', 'p_1' (guessed); domain 'hospital' (guessed)
+    >>> print(find_roles(["comment", "site"], ["input"], optional=["label", "domain"], kind="text"))
+    input 'comment' (guessed); no label; domain 'site' (guessed)
+    """
+    shown = "the table" if table is None else repr(table)
+    reject_duplicates(available)
+    one_role = [name for name in (label, *scores, *domains, weight) if name is not None]
+    for name in (*one_role, input, split, *features):
+        if name is not None and name not in available:
+            raise InputError(
+                f"column {name!r}", f"is not in {shown}", f"it has {quoted(available) if available else 'no columns'}"
+            )
+    twice = next((name for name, count in Counter(one_role).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"column {twice!r}", "is named twice", "name another column for one of its two uses")
+
+    said = {
+        "input": () if input is None else (input,),
+        "split": () if split is None else (split,),
+        "label": () if label is None else (label,),
+        "score": tuple(scores),
+        "domain": tuple(domains),
+        "weight": () if weight is None else (weight,),
+        "features": tuple(features),
+    }
+    taken = {name for names in said.values() for name in names}
+    found, guessed = dict(said), []
+    for role in said:
+        if said[role] or role not in {*wanted, *optional}:
+            continue
+        free = [name for name in available if name not in taken]
+        found[role] = _guess(role, free, kind)
+        if found[role]:
+            guessed.append(role)
+            taken.update(found[role])
+        elif role in wanted:
+            raise _missing(role, available, kind, table)
+    return Roles(
+        label=next(iter(found["label"]), None),
+        scores=found["score"],
+        domains=found["domain"],
+        weight=next(iter(found["weight"]), None),
+        input=next(iter(found["input"]), None),
+        split=next(iter(found["split"]), None),
+        features=found["features"],
+        guessed=tuple(guessed),
+        wanted=tuple(role for role in ROLES if role in {*wanted, *optional}),
+    )
+
+
+def reject_duplicates(available: Sequence[str]) -> None:
+    """Raise if two columns have the same name."""
+    twice = next((name for name, count in Counter(available).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"column {twice!r}", "appears more than once", "rename one of them")
+
+
+def _guess(role: str, free: Sequence[str], kind: str) -> tuple[str, ...]:
+    """Return the free columns that look like a role, or none."""
+    if role == "score":
+        return _guess_scores(free)
+    if role == "domain":
+        several = tuple(name for name in free if _PER_DOMAIN.match(name))
+        return _first_of(_DOMAINS, free) or (several if len(several) > 1 else ())
+    if role == "weight":
+        return tuple(name for name in free if name.lower() in _WEIGHTS)[:1]
+    if role == "split":
+        return (_SPLIT,) if _SPLIT in free else ()
+    if role == "features":
+        return tuple(free)
+    return _first_of(_INPUTS[kind] if role == "input" else _LABELS, free)
+
+
+def _guess_scores(available: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that look like scores: one, or one per class; none if there are none."""
+    numbered = {int(match[1]): name for name in available if (match := _PER_CLASS.match(name))}
+    if len(numbered) > 1 and sorted(numbered) == list(range(len(numbered))):
+        return tuple(numbered[number] for number in sorted(numbered))
+    starting = tuple(name for name in available if name.lower().startswith("prob"))
+    return _first_of(_SCORES, available) or (starting if len(starting) == 1 else ())
+
+
+def _first_of(usual: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:
+    """Return the column with the most usual of these names, if there is one; of two in other letters the first."""
+    by_lower = {name.lower(): name for name in reversed(available)}
+    return tuple(by_lower[name] for name in usual if name in by_lower)[:1]
+
+
+def _missing(role: str, available: Sequence[str], kind: str, table: str | None) -> InputError:
+    if len(available) == 1 and ";" in available[0]:
+        shown = "the table" if table is None else f"table {table!r}"
+        return InputError(shown, "is separated by semicolons", "save it with commas")
+    inputs = "the images' files" if kind == "image" else "the texts"
+    argument, looks_like = {
+        "score": ("scores", "the score"),
+        "domain": ("domains", "the domain"),
+        "input": ("input", inputs),
+    }.get(role, (role, f"the {role}"))
+    columns = f"no column of {quoted(available)}" if available else "no column"
+    return InputError(argument, f"is not given, and {columns} looks like {looks_like}", "name the column")
+
+
+__all__ = ["ROLES", "Roles", "find_roles", "reject_duplicates"]

@@ -1,0 +1,110 @@
+"""Calibrators judged on domains they were not fitted on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import clovecal as cc
+from clovecal.calibrators import ScoredRows
+from clovecal.calibrators.held_out import leave_domains_out, squared_error
+
+
+def scored(n=300, k=3, seed=0, weighted=False):
+    rng = np.random.default_rng(seed)
+    score, domain = rng.random(n), rng.permutation(np.arange(n) % k)
+    y = (rng.random(n) < score ** rng.uniform(0.4, 3, k)[domain]).astype(int)
+    return ScoredRows.of(score, y, domain, rng.integers(0, 3, n).astype(float) if weighted else None)
+
+
+def test_each_domain_is_judged_by_the_others():
+    # Naive fits of one score are means: without A 3/4, without B 1/4, without C 1/2.
+    rows = ScoredRows.of([0.1] * 6, [0, 0, 1, 1, 0, 1], list("AABBCC"))
+    result = leave_domains_out(rows, {"naive": cc.NaiveIsotonic(), "as it is": None}, lambda p, one: p.tolist())
+    assert result == {
+        "naive": {"A": [0.75, 0.75], "B": [0.25, 0.25], "C": [0.5, 0.5]},
+        "as it is": {"A": [0.1, 0.1], "B": [0.1, 0.1], "C": [0.1, 0.1]},
+    }
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_a_loop_over_the_domains(weighted):
+    rows = scored(weighted=weighted)
+    result = leave_domains_out(rows, {"risk": cc.RobustIsotonic()}, squared_error)
+    code = rows.domains.codes
+    for e in range(3):
+        out, rest = code == e, code != e
+        weight = None if rows.weight is None else rows.weight[rest]
+        fitted = cc.RobustIsotonic().fit(rows.scores[rest], rows.y[rest], domains=code[rest], sample_weight=weight)
+        loss = (fitted.predict(rows.scores[out]) - rows.y[out]) ** 2
+        weight = None if rows.weight is None else rows.weight[out]
+        assert result["risk"][e] == pytest.approx(np.average(loss, weights=weight), abs=1e-9)
+
+
+def test_a_judge_is_handed_the_rows_of_one_domain():
+    rows = scored(weighted=True)
+    seen = {}
+
+    def judge(p, one):
+        seen[one.scores[0, 0]] = (len(p), one)
+        return len(p)
+
+    result = leave_domains_out(rows, {"naive": cc.NaiveIsotonic()}, judge)
+    assert result == {"naive": {0: 100, 1: 100, 2: 100}}
+    assert all(len(one.y) == len(one.weight) == count for count, one in seen.values())
+
+
+def test_several_are_left_out_together_and_listed_in_order():
+    rows = scored(350, 7)
+    result = leave_domains_out(rows, {"naive": cc.NaiveIsotonic()}, lambda p, one: p, max_folds=3)
+    assert list(result["naive"]) == list(range(7))
+    code = rows.domains.codes
+    rest = ~np.isin(code, [1, 4])
+    fitted = cc.NaiveIsotonic().fit(rows.scores[rest], rows.y[rest])
+    assert (result["naive"][4] == fitted.predict(rows.scores[code == 4])).all()
+
+
+def test_other_rows_may_be_fitted_on():
+    rows, others = scored(seed=0), scored(seed=1)
+    result = leave_domains_out(rows, {"naive": cc.NaiveIsotonic()}, lambda p, one: p, fit_on=others)
+    rest = others.domains.codes != 2
+    fitted = cc.NaiveIsotonic().fit(others.scores[rest], others.y[rest])
+    assert (result["naive"][2] == fitted.predict(rows.scores[rows.domains.codes == 2])).all()
+    with pytest.raises(cc.InputError) as caught:
+        leave_domains_out(rows, {"naive": cc.NaiveIsotonic()}, squared_error, fit_on=scored(k=4))
+    assert caught.value.argument == "fit_on"
+
+
+def test_where_one_domain_is_left_the_naive_fit_stands_in():
+    rows = scored(200, 2)
+    result = leave_domains_out(
+        rows,
+        {"naive": cc.NaiveIsotonic(), "auto": cc.AutoCalibrator(interpolation="step"), "risk": cc.RobustIsotonic()},
+        squared_error,
+    )
+    assert result["auto"] == result["naive"]
+    assert result["risk"] == pytest.approx(result["naive"], abs=1e-9)
+
+
+def test_calibrators_are_left_unfitted():
+    naive = cc.NaiveIsotonic()
+    leave_domains_out(scored(), {"naive": naive}, squared_error)
+    assert not hasattr(naive, "maps_")
+
+
+def test_rows_without_domains_are_refused():
+    with pytest.raises(cc.InputError) as caught:
+        leave_domains_out(ScoredRows.of([1, 2], [0, 1]), {"naive": cc.NaiveIsotonic()}, squared_error)
+    assert caught.value.argument == "domains"
+
+
+def test_domains_that_cover_each_other_are_refused():
+    rows = ScoredRows.of([0.1, 0.9], [0, 1], [[1, 1], [1, 1]])
+    with pytest.raises(cc.InputError) as caught:
+        leave_domains_out(rows, {"naive": cc.NaiveIsotonic()}, squared_error)
+    assert caught.value.problem == "overlap so much that leaving one out leaves no rows"
+
+
+def test_the_squared_error_of_classes_is_summed_over_them():
+    rows = ScoredRows.of(np.eye(3), [0, 1, 2], list("abc"))
+    assert squared_error(np.full((3, 3), 1 / 3), rows) == pytest.approx(4 / 9 + 2 / 9)

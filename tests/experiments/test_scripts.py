@@ -1,0 +1,184 @@
+"""The studies of our own: each script's smallest run on tiny data, and its tables from the committed records."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clovecal import records
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+NAMES = sorted(path.parent.name for path in FOLDER.glob("*/*.py") if not path.name.startswith("_"))
+if not NAMES:
+    pytest.skip("the source distribution has no experiments", allow_module_level=True)
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what imports a study's script, which finds its neighbours by its own folder as when it is run."""
+    before = set(sys.modules)
+
+    def script(name: str) -> ModuleType:
+        path = FOLDER / name / f"{name.replace('-', '_')}.py"
+        monkeypatch.syspath_prepend(str(path.parent))
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, path.stem, module)
+        spec.loader.exec_module(module)
+        return module
+
+    yield script
+    for name in {"shared", "_classifiers", "_shown"} - before:
+        sys.modules.pop(name, None)
+
+
+def outcome_of(script: ModuleType, config: Any, folder: Path) -> dict[str, Any]:
+    """Run one configuration; running it again must add nothing."""
+    script.STUDY.run_missing([config], folder)
+    script.STUDY.run_missing([config], folder)
+    (record,) = records.read(folder / "results.jsonl")
+    json.dumps(record, allow_nan=False)
+    return record
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_readme_shows_the_tables_of_the_committed_records(name: str, load: Any) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("torch")
+    study = load(name).STUDY
+    assert study.folder == FOLDER / name
+    text = (study.folder / "README.md").read_text(encoding="utf-8")
+    shown = text.partition("<!-- table: made from the records -->")[2].partition("<!-- end of table -->")[0]
+    assert shown.strip() == study.tables(study.read()).strip()
+
+
+def test_intervals_of_the_ece_are_simulated(load: Any, tmp_path: Path) -> None:
+    script = load("ece-intervals")
+    config = script.Config("uniform", "slope .5", 50, replicates=10, resamples=20, bootstrap_replicates=10)
+    found = outcome_of(script, config, tmp_path)
+    # ∫|√s/(√s + √(1 − s)) − s| ds = ½ log 2 − ¼; it changes sign at ½ alone, where a bin ends
+    assert found["true_ece"] == pytest.approx(math.log(2) / 2 - 0.25, abs=1e-6)
+    assert 0 <= found["interval"]["coverage"] <= 1
+    assert found["percentile_bootstrap"] is not None
+
+
+@pytest.mark.parametrize("test", ["invariance_test", "ten bins"])
+def test_the_invariance_test_is_simulated(test: str, load: Any, tmp_path: Path) -> None:
+    script = load("invariance-test")
+    config = script.Config(200, 3, departure="shift 0.03", test=test, replicates=3, permutations=19)
+    found = outcome_of(script, config, tmp_path)
+    # a third of the rows .03 above the others: .03·√(1/3·2/3)
+    assert found["true_shift"] == pytest.approx(0.03 * math.sqrt(2) / 3, rel=0.02)
+    assert set(found["rejection_rate_by_level"]) == {"0.01", "0.05", "0.1"}
+
+
+def rows_of_domains(n: int = 240) -> tuple[Any, Any, Any]:
+    """Return features, labels and domains in which the first feature says the label."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(n, 3))
+    y = (rng.random(n) < 1 / (1 + np.exp(-2 * features[:, 0]))).astype(np.int64)
+    return features, y, np.array(["a", "b", "c", "d"], dtype=object)[np.arange(n) % 4]
+
+
+def test_a_calibrator_is_judged_in_a_domain_held_out(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pd = pytest.importorskip("pandas")
+    script = load("calibrators")
+    features, y, domains = rows_of_domains()
+    monkeypatch.setattr(script, "rows_of", lambda name: script.Table(pd.DataFrame(features), y, domains))
+    found = outcome_of(script, script.Config("heart", 0, "b", 1.0), tmp_path)
+    assert found["rows"]["held_out"] == 60
+    assert set(found["scores"]) == set(script.METHODS)
+    assert found["scores"]["auto"]["brier"] < 0.25
+    demonstration = outcome_of(script, script.Demonstration(0, reversed=True, large=2, rows=100), tmp_path / "other")
+    assert all(len(fits) == len(script.SHRINKAGES) for fits in demonstration["fits"].values())
+
+
+def test_a_head_is_judged_in_a_domain_held_out(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    script = load("head-on-features")
+    monkeypatch.setattr(script, "table", lambda name: rows_of_domains())
+    head = script.CloveClassifier
+    monkeypatch.setattr(script, "CloveClassifier", lambda **options: head(**options, max_steps=5))
+    found = outcome_of(script, script.Config("office", 0, "c"), tmp_path)
+    assert found["rows"]["test"] == 60
+    assert set(found["scores"]) == set(script.METHODS)
+
+
+def test_satellite_estimates_are_calibrated_in_other_countries(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pd = pytest.importorskip("pandas")
+    script = load("povertymap-calibration")
+    rng = np.random.default_rng(0)
+    label = rng.normal(size=300)
+    country = np.array([f"country {number}" for number in range(6)])[np.arange(300) % 6]
+    columns = {name: label + rng.normal(scale=0.5, size=300) for name in script.MODELS}
+    frame = pd.DataFrame({"label": label, "country": country, **columns})
+    monkeypatch.setattr(script, "predictions", lambda: frame)
+    found = outcome_of(script, script.Config(script.MODELS[0], 3, 2, 0), tmp_path)
+    assert found["rows"] == {"validation": 150, "test": 100}
+    # a noise of half the label's deviation: r = 1/√(1 + .25) = .894
+    assert found["scores"]["original"]["r"] == pytest.approx(0.894, abs=0.05)
+
+
+def test_training_in_two_bit_domains_ends_somewhere(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    script = load("two-bit-training")
+    monkeypatch.setattr(script, "STEPS", 40)
+    config = script.Config(0.25, (0.1, 0.2), False, "linear", "CLOvE, confidence", rows=50, repeats=1)
+    (model,) = outcome_of(script, config, tmp_path)["models"]
+    assert 0 < model["test_log_loss"] < 2
+    same = outcome_of(script, script.Identity(0.25, (0.1, 0.15, 0.2), classifiers=2), tmp_path / "identity")
+    assert max(same["largest_difference"].values()) < 1e-12
+    torch.set_num_threads(threads)
+
+
+def test_the_figure_of_two_bit_training_is_drawn_from_the_records(load: Any) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("matplotlib")
+    study = load("two-bit-training").STUDY
+    (figure,) = study.figures(study.read()).values()
+    figure.draw_without_rendering()
+    assert len([ax for ax in figure.axes if ax.get_title()]) == 4
+
+
+def test_a_script_prints_its_tables_draws_and_refuses_a_part_that_there_is_not(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pandas")
+    study = load("calibrators").STUDY
+    study.main(["--table"])
+    assert "## Unseen domains" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="no part 'lungs'; choose from heart, bank"):
+        study.main(["lungs"])
+    asked: list[tuple[str, ...]] = []
+    quiet = replace(study, folder=tmp_path, configs=lambda *names: asked.append(names) or ())
+    quiet.main(["heart", "bank"])
+    assert asked == [("heart", "bank")]
+
+
+def test_absent_data_are_named(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load("ece-intervals")
+    shared = sys.modules["shared"]
+    monkeypatch.delenv("CLOVECAL_DATA", raising=False)
+    with pytest.raises(SystemExit, match=r"CLOVECAL_DATA is not set; set it to the folder that holds heart\.csv"):
+        shared.data_file("heart.csv")
+    monkeypatch.setenv("CLOVECAL_DATA", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"CLOVECAL_DATA has no heart\.csv"):
+        shared.data_file("heart.csv")
+    (tmp_path / "heart.csv").touch()
+    assert shared.data_file("heart.csv") == tmp_path / "heart.csv"
