@@ -163,10 +163,13 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight
             Frequencies of the rows.
         """
-        return self.fit_rows(ScoredRows.of(scores, y, domains, sample_weight))
+        rows = ScoredRows.of(scores, y, domains, sample_weight)
+        if self.domains_needed and rows.domains is not None:
+            rows.domains.require_weight(rows.weight)
+        return self.fit_rows(rows)
 
     def fit_rows(self, rows: ScoredRows) -> Self:
-        """Fit on rows that are checked already, as `fit` does."""
+        """Fit on rows that are checked already, each of whose domains has a row of positive weight."""
         self.check_parameters()
         self._fit(rows)
         self.n_features_in_ = rows.n_problems
