@@ -51,9 +51,9 @@ def registries_restored():
     """Forget at its end what a test has registered."""
     # What a process registers stays, as a user wants it, so that only the registries' own dicts can be put back.
     from clovecal import selection
-    from clovecal.calibrators import _registry as calibrators
+    from clovecal.calibrators import _registry as calibrators  # nothing public forgets a name
     from clovecal.datasets import DATA_SETS
-    from clovecal.metrics import _per_domain as metrics
+    from clovecal.metrics import _per_domain as metrics  # likewise
     from clovecal.training.objectives import registry as objectives
 
     known = [
