@@ -7,29 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from clovecal.datasets.wilds import published
+from clovecal.calibrators import CALIBRATORS
+from clovecal.datasets.wilds import NAMES, published
 from clovecal.reproduce.study import Record
-from clovecal.reproduce.wilds.settings import COLUMNS, NETWORK_OBJECTIVES
+from clovecal.reproduce.wilds.settings import COLUMNS, NETWORK_OBJECTIVES, RECALIBRATIONS
 from clovecal.text import markdown
 from clovecal.training.objectives import OBJECTIVES
 
 COLUMN_NAMES = {
     "original": "original",
-    "naive": "naive",
-    "robust": "robust (risk)",
-    "robust-regret": "robust (regret)",
-    "auto": "auto",
+    **{name: CALIBRATORS[name].title for name in RECALIBRATIONS},
     "clove": "CLOvE",
     "clove-strong": "CLOvE (strongest λ)",
 }
 OBJECTIVE_NAMES = {name: OBJECTIVES[name].title for name in NETWORK_OBJECTIVES}
-DATASET_NAMES = {
-    "camelyon17": "Camelyon17",
-    "civilcomments": "CivilComments",
-    "fmow": "FMoW",
-    "poverty": "PovertyMap",
-    "amazon": "Amazon",
-}
+DATASET_NAMES = {name: published(name).title for name in NAMES}
 # The paper's tables 2 and 3: original, naive, robust, CLOvE; mean and standard deviation over four seeds.
 PAPERS: Mapping[tuple[str, str], Mapping[str, tuple[float, float]]] = {
     key: dict(zip(("original", "naive", "robust", "clove"), values, strict=False))
