@@ -171,7 +171,7 @@ def test_a_training_that_diverged_is_said_once_and_without_a_line_of_code(run, a
     assert out.count("Training diverged") == 1
 
 
-@pytest.mark.parametrize("command", ["finetune", "predict"])
+@pytest.mark.parametrize("command", ["finetune", "predict", "train"])
 def test_help_has_an_example_and_needs_no_torch(command):
     code = (
         f"import sys; from clovecal.cli import main; sys.argv = ['clovecal', '{command}', '--help']\n"

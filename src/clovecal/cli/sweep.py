@@ -53,7 +53,7 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         weight_decay = {log10 = [-5, -3]}
         hidden = {log2 = [6, 9], layers = 2} # or widths, such as [256, 256]
         [[objective]]
-        name = "clove"                       # or erm, irm, coral, group-dro
+        name = "clove"                       # clovecal finetune --help lists the others
         penalty = {log10 = [2, 6]}
         anneal = {uniform = [100, 500]}      # steps
         of = "positive"                      # and the other options of the objective

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,8 +74,10 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
 @click.option(
     "--backbone",
     metavar="NAME",
-    help="tiny-image or tiny-text (default: small, for trying out); resnet18, 34, 50, densenet121, 169, 201; "
-    "bert-base-uncased, bert-base-cased, bert-large-uncased; or one that you registered.",
+    cls=RegisteredOption,
+    listing=lambda: (
+        f"One of {', '.join(_backbones())}; default: {' or '.join(_FOR_TRYING_OUT.values())}, small, for trying out."
+    ),
 )
 @click.option(
     "--weights",
@@ -234,6 +236,12 @@ def command(
         print_json(_details(output, done))
         return
     _show(output, data, done, images)
+
+
+def _backbones() -> Iterable[str]:
+    from clovecal.training.network.backbones import BACKBONES
+
+    return BACKBONES
 
 
 def _size(text: str | None) -> int | tuple[int, int] | None:
