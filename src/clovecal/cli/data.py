@@ -109,6 +109,8 @@ def _check_wilds(root: Path, dataset: str | None) -> None:
     from clovecal import InputError
     from clovecal.datasets import wilds
 
+    if dataset is not None and dataset not in wilds.NAMES:
+        raise InputError("--dataset", f"is {dataset!r}", f"choose one of {', '.join(wilds.NAMES)}")
     names = wilds.NAMES if dataset is None else (dataset,)
     problems, found = [], 0
     for name in names:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal.cli._console import json_option, print_json, progress
+from clovecal.cli._console import json_option, needing, print_json, progress
 from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
@@ -168,7 +168,7 @@ def command(
     kind = "text" if images is None else "image"
     if size is not None and images is None:
         raise InputError("--size", f"is {size!r}, but texts have none", "leave it out")
-    try:
+    with needing("train,tables", "training"):
         from clovecal.datasets.folder import image_folder, text_table
         from clovecal.training.loop.fitting import TrainingWarning
         from clovecal.training.loop.processes import is_first_process
@@ -176,10 +176,6 @@ def command(
         from clovecal.training.network.exporting import export
         from clovecal.training.network.recipe import default_recipe
         from clovecal.training.network.training import Resources
-    except ImportError as error:
-        raise click.ClickException(
-            f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
-        ) from None
     roles = find_roles(table, kind, input=input, label=label, domains=domains, split=split)
     (column,) = roles.columns("input")
     if split is None and test_domains:  # they say what to test on, whatever a column is named
