@@ -48,16 +48,16 @@ from clovecal.training.objectives import OBJECTIVES, objective_names
     help="Column (npz: array) of domain labels; once per 0/1 column for domains that overlap.",
 )
 @click.option(
-    "--features", "prefix", metavar="PREFIX", help="How feature columns begin; default: all other columns of numbers."
+    "--features", "prefix", metavar="PREFIX", help="Prefix of the feature columns; default: all other numeric columns."
 )
 @click.option(
     "--batch-size",
     type=int,
     default=256,
     show_default=True,
-    help="Rows per batch, as many from each domain; 0: all rows.",
+    help="Rows per batch, the same number from each domain; 0: all rows.",
 )
-@click.option("--max-steps", type=int, default=5000, show_default=True, help="Most training steps.")
+@click.option("--max-steps", type=int, default=5000, show_default=True, help="Maximum number of training steps.")
 @click.option(
     "--seed",
     type=int,
@@ -69,7 +69,7 @@ from clovecal.training.objectives import OBJECTIVES, objective_names
 @click.option(
     "--format",
     type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
-    help="Format of a table, when its ending does not tell.",
+    help="Format of a table, if its ending does not tell.",
 )
 @import_option
 @json_option
@@ -153,7 +153,9 @@ def reject_input_as_output(output: Path, *inputs: str | Path) -> None:
     """Raise if the output would replace what the command reads, which --force does not ask for."""
     for source in map(Path, inputs):
         if source.exists() and output.exists() and source.samefile(output):
-            raise InputError(f"path {str(output)!r}", "is what the command reads", "choose another name for the output")
+            raise InputError(
+                f"path {str(output)!r}", "is the file that the command reads", "choose another name for the output"
+            )
 
 
 def _training() -> tuple[Any, Any, Any]:

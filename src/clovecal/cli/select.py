@@ -55,7 +55,7 @@ class _Floor(click.ParamType[float | str]):
     default=1,
     show_default=True,
     metavar="COUNT",
-    help="How often rows are dealt anew; criterion and accuracy are averages.",
+    help="How many times to deal the rows anew; criterion and accuracy are averages over the deals.",
 )
 @json_option
 def command(
@@ -115,4 +115,4 @@ def command(
     else:
         click.echo(str(selection))
         if not no_recalibration:
-            click.echo("\nBoth columns are of the model recalibrated; --no-recalibration judges it as it is.")
+            click.echo("\nBoth columns judge the recalibrated model; --no-recalibration judges it as it is.")
