@@ -22,7 +22,7 @@ from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
-from _timing import Result, append_record, environment
+from _timing import Result, keep
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -195,8 +195,7 @@ def main() -> None:
         print(result, flush=True)
         results.append(asdict(result))
     if options.json:
-        how = {"pairs": options.pairs, "before": revision}
-        append_record(options.json, {**environment(("numpy", "scipy", "torch")), **how, "results": results})
+        keep(options.json, {"pairs": options.pairs, "before": revision}, results, packages=("scipy", "torch"))
 
 
 def measured(options: argparse.Namespace) -> Iterator[Result]:

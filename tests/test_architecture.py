@@ -97,3 +97,37 @@ def test_no_sentence_of_the_library_names_a_flag_of_the_command():
         if re.search(r"(^|[\s(])--[a-z]", text)
     ]
     assert not flags, "\n".join(flags)
+
+
+MOST_PRIVATE_NAMES_IN_TESTS = 40
+
+
+def private_names_of(tree):
+    """Yield the line and name of each private module or name that a test imports or patches by its path."""
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = list(imports_of(node))
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"clovecal(\.\w+)+", str(node.value)):
+            names = [node.value]
+        yield from ((node.lineno, name) for name in names if home_of(name) is not None)
+
+
+def has_a_comment(lines, number):
+    """Whether there is a comment at the end of a line, or in the line before it."""
+    return " # " in lines[number - 1] or lines[number - 2].lstrip().startswith("# ")
+
+
+def test_tests_reach_few_private_names_and_say_why():
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if path == Path(__file__):
+            continue  # its names are examples
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for number, name in private_names_of(ast.parse(text)):
+            found.append(name)
+            assert has_a_comment(lines, number), (
+                f"{path.relative_to(ROOT)}:{number} reaches {name} and does not say why"
+            )
+    assert len(found) < MOST_PRIVATE_NAMES_IN_TESTS, "\n".join(found)

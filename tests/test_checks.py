@@ -18,22 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clovecal as cc
-from clovecal._checks import (
-    as_floats,
-    as_numpy,
-    check_choice,
-    check_class_labels,
-    check_count,
-    check_finite_rows,
-    check_fraction,
-    check_positive,
-    check_real,
-    check_rng,
-    check_same_length,
-    check_scores,
-    check_weights,
-    is_missing_label,
-)
+from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.rows import Rows
 
@@ -194,7 +179,7 @@ def test_class_probabilities_of_every_kind_are_the_same_numbers(kind):
 
 @pytest.mark.parametrize("kind", PROBABILITY_KINDS)
 def test_weights_of_every_kind_are_the_same_numbers(kind):
-    np.testing.assert_array_equal(check_weights(PROBABILITY_KINDS[kind](P), 5), P)
+    np.testing.assert_array_equal(checked_rows(Y, P, PROBABILITY_KINDS[kind](P)).weight, P)
 
 
 @pytest.mark.parametrize("label_kind", ["numpy bool", "numpy int8", "pandas Int64", "polars Boolean", "torch (fake)"])
@@ -217,19 +202,18 @@ def test_checked_input_is_not_copied_or_changed():
 
 def test_no_weights_stay_no_weights():
     assert checked_rows(Y, P).weight is None
-    assert check_weights(None, 5) is None
 
 
 def test_class_labels_become_indices():
-    labels = check_class_labels([2.0, 0.0, 1.0], 3)
+    labels = checked_rows([2.0, 0.0, 1.0], np.eye(3)).y
     assert labels.dtype == np.intp
     assert labels.tolist() == [2, 0, 1]
 
 
 def test_a_single_column_is_a_column():
-    assert check_real([[1.5], [2.5]], "f").tolist() == [1.5, 2.5]
-    assert check_scores([1.5, 2.5]).tolist() == [[1.5], [2.5]]
-    assert check_scores([[1.5, 0.0]]).tolist() == [[1.5, 0.0]]
+    checked = Rows.without_domains([[1.5], [2.5]], [[1.5], [3.5]], task="regression")
+    assert (checked.y.tolist(), checked.p.tolist()) == ([1.5, 2.5], [1.5, 3.5])
+    assert cc.NaiveIsotonic().fit([[1.5], [2.5]], [0, 1]).predict([[2.5], [1.5]]).tolist() == [1.0, 0.0]
 
 
 def test_half_precision_softmax_rows_count_as_summing_to_one():
@@ -239,7 +223,7 @@ def test_half_precision_softmax_rows_count_as_summing_to_one():
 
 
 def test_finite_numbers_whose_sum_overflows_are_finite():
-    assert check_real([1e308, 1e308], "f").tolist() == [1e308, 1e308]
+    assert Rows.without_domains([0.5, 1.5], [1e308, 1e308], task="regression").p.tolist() == [1e308, 1e308]
 
 
 def test_the_edges_of_the_unit_interval_are_probabilities():
@@ -248,12 +232,15 @@ def test_the_edges_of_the_unit_interval_are_probabilities():
 
 @pytest.mark.parametrize("value", [None, math.nan, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
 def test_a_missing_label_is_known_as_missing(value):
-    assert is_missing_label(value)
+    with pytest.raises(InputError) as caught:
+        Domains.from_labels(np.array(["Oslo", value], object))
+    assert (caught.value.argument, caught.value.row) == ("domains", 1)
+    assert "missing" in caught.value.problem
 
 
-@pytest.mark.parametrize("value", ["", "nan", 0, False, "None", (), np.array([1, 2])])
+@pytest.mark.parametrize("value", ["", "nan", 0, False, "None"])
 def test_a_label_that_only_looks_empty_is_not_missing(value):
-    assert not is_missing_label(value)
+    assert Domains.from_labels(np.array([value, value], object)).names == (value,)
 
 
 # ------------------------------------------------------------------------------------------- what is missing is found
@@ -462,59 +449,68 @@ def test_a_tensor_on_a_device_is_refused_with_the_way_home(name):
     assert message(lambda: checked_rows(**arguments)) == expected
 
 
+def intervals_of(**options):
+    return cc.per_domain(cc.ece, Y, P, domains=["Oslo"] * 5, **options)
+
+
+def isotonic_of(scores):
+    return cc.NaiveIsotonic().fit(scores, [0, 1])
+
+
 OTHER_ERRORS = {
-    "real with columns": (lambda: check_real(np.ones((2, 3)), "f"), "f has shape (2, 3); pass one number per row."),
+    "real with columns": (
+        lambda: Rows.without_domains([0.5, 1.5], np.ones((2, 3)), task="regression"),
+        "p has shape (2, 3); pass one number per row.",
+    ),
     "scores with three axes": (
-        lambda: check_scores(np.ones((2, 3, 1))),
+        lambda: isotonic_of(np.ones((2, 3, 1))),
         "scores has shape (2, 3, 1); pass one score per row, or a column per class.",
     ),
     "scores without columns": (
-        lambda: check_scores(np.ones((2, 0))),
+        lambda: isotonic_of(np.ones((2, 0))),
         "scores has shape (2, 0); pass one score per row, or a column per class.",
     ),
     "scores with NaN": (
-        lambda: check_scores([[0.0, 1.0], [0.0, math.nan]]),
+        lambda: isotonic_of([[0.0, 1.0], [0.0, math.nan]]),
         "scores at row 1 is missing or infinite (nan); drop or repair that row.",
     ),
-    "class labels": (
-        lambda: check_class_labels([0, 4], 3),
-        "y at row 1 is 4; code the labels as whole numbers 0 to 2, one per column of p.",
+    "no rows": (
+        lambda: Rows.without_domains([], [], task="regression"),
+        "y is empty; pass at least one row.",
     ),
-    "no rows": (lambda: check_finite_rows(np.empty(0), "f"), "f is empty; pass at least one row."),
-    "lengths": (
-        lambda: check_same_length(y=np.ones(3), p=np.ones(3), f=np.ones(1)),
-        "f has 1 row but y has 3; pass arguments aligned row by row.",
-    ),
-    "choice": (
-        lambda: check_choice("L1", "norm", ("l1", "l2", None)),
-        "norm is 'L1'; choose one of 'l1', 'l2', None.",
-    ),
-    "choice of a list": (lambda: check_choice(["l1"], "norm", ("l1",)), "norm is ['l1']; choose one of 'l1'."),
+    "choice": (lambda: cc.ece(Y, P, norm="L1"), "norm is 'L1'; choose one of 'l1', 'l2', 'max'."),
+    "choice of a list": (lambda: cc.ece(Y, P, norm=["l1"]), "norm is ['l1']; choose one of 'l1', 'l2', 'max'."),
     "choice of an array": (
-        lambda: check_choice(np.array([1, 2]), "norm", ("l1", "l2")),
-        "norm is array([1, 2]); choose one of 'l1', 'l2'.",
+        lambda: cc.ece(Y, P, norm=np.array([1, 2])),
+        "norm is array([1, 2]); choose one of 'l1', 'l2', 'max'.",
     ),
-    "count of 0": (lambda: check_count(0, "bins"), "bins is 0; pass a whole number of at least 1."),
-    "count of 1": (lambda: check_count(1, "folds", at_least=2), "folds is 1; pass a whole number of at least 2."),
-    "count of a float": (lambda: check_count(10.0, "bins"), "bins is 10.0; pass a whole number of at least 1."),
-    "count of a truth": (lambda: check_count(True, "bins"), "bins is True; pass a whole number of at least 1."),
-    "count of text": (lambda: check_count("10", "bins"), "bins is '10'; pass a whole number of at least 1."),
-    "positive 0": (lambda: check_positive(0, "gamma"), "gamma is 0; pass a positive number."),
-    "positive NaN": (lambda: check_positive(np.float64("nan"), "gamma"), "gamma is nan; pass a positive number."),
-    "positive infinity": (lambda: check_positive(math.inf, "gamma"), "gamma is inf; pass a positive number."),
-    "positive text": (lambda: check_positive("1", "gamma"), "gamma is '1'; pass a positive number."),
-    "positive truth": (lambda: check_positive(True, "gamma"), "gamma is True; pass a positive number."),
-    "fraction 0": (lambda: check_fraction(0.0, "ci"), "ci is 0.0; pass a number between 0 and 1."),
-    "fraction 1": (lambda: check_fraction(1, "ci"), "ci is 1; pass a number between 0 and 1."),
-    "fraction text": (lambda: check_fraction("0.9", "ci"), "ci is '0.9'; pass a number between 0 and 1."),
-    "fraction NaN": (lambda: check_fraction(math.nan, "ci"), "ci is nan; pass a number between 0 and 1."),
-    "fraction truth": (lambda: check_fraction(True, "ci"), "ci is True; pass a number between 0 and 1."),
+    "count of 0": (lambda: cc.ece(Y, P, bins=0), "bins is 0; pass a whole number of at least 1."),
+    "count of 1": (
+        lambda: cc.AutoCalibrator(max_folds=1).fit(P, Y, domains=list("AABBB")),
+        "max_folds is 1; pass a whole number of at least 2.",
+    ),
+    "count of a float": (lambda: cc.ece(Y, P, bins=10.0), "bins is 10.0; pass a whole number of at least 1."),
+    "count of a truth": (lambda: cc.ece(Y, P, bins=True), "bins is True; pass a whole number of at least 1."),
+    "count of text": (lambda: cc.ece(Y, P, bins="10"), "bins is '10'; pass a whole number of at least 1."),
+    "positive 0": (lambda: cc.mmce(Y, P, gamma=0), "gamma is 0; pass a positive number."),
+    "positive NaN": (lambda: cc.mmce(Y, P, gamma=np.float64("nan")), "gamma is nan; pass a positive number."),
+    "positive infinity": (lambda: cc.mmce(Y, P, gamma=math.inf), "gamma is inf; pass a positive number."),
+    "positive text": (lambda: cc.mmce(Y, P, gamma="1"), "gamma is '1'; pass a positive number."),
+    "positive truth": (lambda: cc.mmce(Y, P, gamma=True), "gamma is True; pass a positive number."),
+    "fraction 0": (lambda: intervals_of(ci=0.0), "ci is 0.0; pass a number between 0 and 1."),
+    "fraction 1": (lambda: intervals_of(ci=1), "ci is 1; pass a number between 0 and 1."),
+    "fraction text": (lambda: intervals_of(ci="0.9"), "ci is '0.9'; pass a number between 0 and 1."),
+    "fraction NaN": (lambda: intervals_of(ci=math.nan), "ci is nan; pass a number between 0 and 1."),
+    "fraction truth": (lambda: intervals_of(ci=True), "ci is True; pass a number between 0 and 1."),
     "percent": (
-        lambda: check_fraction(np.int64(95), "ci"),
+        lambda: intervals_of(ci=np.int64(95)),
         "ci is 95; pass a number between 0 and 1 (write 0.95 for 95%).",
     ),
-    "seed of text": (lambda: check_rng("seed"), "rng is 'seed'; pass a seed, a numpy Generator or None."),
-    "seed below 0": (lambda: check_rng(-1), "rng is -1; pass a seed, a numpy Generator or None."),
+    "seed of text": (
+        lambda: intervals_of(ci=0.95, rng="seed"),
+        "rng is 'seed'; pass a seed, a numpy Generator or None.",
+    ),
+    "seed below 0": (lambda: intervals_of(ci=0.95, rng=-1), "rng is -1; pass a seed, a numpy Generator or None."),
 }
 
 
@@ -533,27 +529,12 @@ def test_an_input_error_is_a_value_error():
 
 
 def test_options_of_numpy_types_are_accepted():
-    assert check_count(np.int32(3), "bins") == 3
-    assert type(check_count(np.int32(3), "bins")) is int
-    assert check_positive(np.float32(0.5), "gamma") == 0.5
-    assert type(check_fraction(np.float32(0.5), "ci")) is float
-    check_choice(None, "of", (None, "positive"))
+    assert cc.ece(Y, P, bins=np.int32(3)) == cc.ece(Y, P, bins=3)
+    assert cc.mmce(Y, P, gamma=np.float32(0.5)) == cc.mmce(Y, P, gamma=0.5)
+    assert intervals_of(ci=np.float32(0.5), rng=0).intervals == intervals_of(ci=0.5, rng=0).intervals
 
 
-def test_a_seed_a_generator_and_nothing_make_a_generator():
-    generator = np.random.default_rng(7)
-    assert check_rng(generator) is generator
-    assert check_rng(7).integers(1 << 30) == np.random.default_rng(7).integers(1 << 30)
-    assert isinstance(check_rng(None), np.random.Generator)
-
-
-def test_arrays_pass_through_untouched():
-    values = np.arange(3.0)
-    assert as_numpy(values, "f") is values
-    assert as_floats(values, "f") is values
-    assert as_floats([], "f").shape == (0,)
-    assert as_floats(np.array([], object), "f").dtype == np.float64
-
-
-def test_same_lengths_are_no_error():
-    check_same_length(y=np.ones(3), p=np.ones((3, 2)))
+def test_a_seed_a_generator_and_nothing_make_random_numbers():
+    seeded = intervals_of(ci=0.95, rng=7).intervals
+    assert intervals_of(ci=0.95, rng=np.random.default_rng(7)).intervals == seeded
+    assert intervals_of(ci=0.95).intervals.keys() == seeded.keys()

@@ -200,7 +200,7 @@ def expect_repairs_of(
     calibrators: dict[str, Calibrator | None] = {AS_IT_IS: None}
     for known in CALIBRATORS.values():
         calibrator = known.make_quick()
-        if len(names) > 2 or calibrator.domains_needed == 0:
+        if rows.task in calibrator.tasks and (len(names) > 2 or calibrator.domains_needed == 0):
             calibrators[known.title] = calibrator
     if AUTO in calibrators and (len(names) > MOST_DOMAINS_FOR_AUTO or fitted_on.n_problems > MOST_CLASSES_FOR_AUTO):
         del calibrators[AUTO]

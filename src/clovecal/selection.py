@@ -59,6 +59,7 @@ class Criterion:
 
 
 _REGISTERED: dict[str, Criterion] = {}
+_OWN: set[str] = set()  # the names of this package's
 CRITERIA: Mapping[str, Criterion] = MappingProxyType(_REGISTERED)
 
 
@@ -68,7 +69,7 @@ def register_criterion(name: str, metric: Callable[..., float], *, summary: str 
     Parameters
     ----------
     name
-        A name that no criterion has yet.
+        What `select` calls it. Registering a name of your own again replaces it.
     metric
         A metric of this package, or any callable ``metric(y, p, **options) -> float`` (it receives ``sample_weight=``
         when weights are given), lower for better models.
@@ -93,8 +94,8 @@ def register_criterion(name: str, metric: Callable[..., float], *, summary: str 
     """
     if not isinstance(name, str) or not name:
         raise InputError("name", f"is {name!r}", "pass a text such as 'worst-brier'")
-    if name in _REGISTERED:
-        raise InputError("name", f"is {name!r}, which a criterion has already", "choose another")
+    if name in _OWN:
+        raise InputError("name", f"is {name!r}, a criterion of clovecal's own", "choose another name")
     if not callable(metric):
         raise InputError("metric", f"is {metric!r}", "pass a function such as clovecal.ece")
     check_choice(summary, "summary", tuple(_SUMMARIES))
@@ -106,6 +107,7 @@ register_criterion("debiased-ece", ece, norm="l2", debias=True)
 register_criterion("mmce", mmce, unbiased=True)
 register_criterion("irm", irm_penalty)
 register_criterion("worst-ece", ece, summary="worst")
+_OWN.update(_REGISTERED)
 
 
 @dataclass(frozen=True, kw_only=True)

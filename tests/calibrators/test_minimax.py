@@ -10,23 +10,24 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.isotonic import IsotonicRegression
 
-from clovecal.calibrators import _cells
-from clovecal.calibrators._cells import Cells
-from clovecal.calibrators._minimax import MinimaxFit, best_domain_risks, solve
+# private: the solver itself, with problems that no calibrator poses (pairs of row and domain, targets by column)
+from clovecal.calibrators import _cells, _minimax
 
 Floats = NDArray[np.float64]
 
 
-def fit_one(scores: ArrayLike, y: ArrayLike, codes: ArrayLike, *, regret: bool = False, **options: Any) -> MinimaxFit:
+def fit_one(
+    scores: ArrayLike, y: ArrayLike, codes: ArrayLike, *, regret: bool = False, **options: Any
+) -> _minimax.MinimaxFit:
     sample_weight = options.pop("sample_weight", None)
     rows = options.pop("rows", None)
-    cells = Cells.from_rows(
+    cells = _cells.Cells.from_rows(
         scores, y, codes=codes, n_domains=int(np.max(codes)) + 1, rows=rows, sample_weight=sample_weight
     )
-    return solve([cells], offsets=best_domain_risks([cells]) if regret else None, **options)
+    return _minimax.solve([cells], offsets=_minimax.best_domain_risks([cells]) if regret else None, **options)
 
 
-def predict(fit: MinimaxFit, scores: ArrayLike) -> Floats:
+def predict(fit: _minimax.MinimaxFit, scores: ArrayLike) -> Floats:
     steps = fit.steps[0]
     values: Floats = np.interp(np.asarray(scores, dtype=float), steps.knots, steps.values)
     return values
@@ -107,8 +108,8 @@ def test_two_reversed_points_take_all_the_weight() -> None:
 def test_two_problems_share_their_domain_weights() -> None:
     # One score. Targets of problem A: 0 | 1, of problem B: 0 | 3. Risks a² + b² and (1 − a)² + (3 − b)²: by symmetry
     # λ = (½, ½), a = ½, b = 1.5, and both risks are 0.25 + 2.25.
-    cells = [Cells.from_rows([0, 0], y, codes=[0, 1], n_domains=2) for y in ([0, 1], [0, 3])]
-    fit = solve(cells)
+    cells = [_cells.Cells.from_rows([0, 0], y, codes=[0, 1], n_domains=2) for y in ([0, 1], [0, 3])]
+    fit = _minimax.solve(cells)
     assert [steps.values.tolist() for steps in fit.steps] == [pytest.approx([0.5]), pytest.approx([1.5])]
     assert fit.domain_risks == pytest.approx([2.5, 2.5])
     assert fit.worst == pytest.approx(2.5)
@@ -205,8 +206,8 @@ def test_a_row_in_no_domain_is_ignored_and_a_row_in_two_counts_in_both() -> None
 
 def test_a_problem_given_twice_has_twice_the_risk_and_the_same_fit() -> None:
     scores, y, codes = miscalibrated_domains(800, 4, seed=11)
-    cells = Cells.from_rows(scores, y, codes=codes, n_domains=4)
-    once, twice = solve([cells]), solve([cells, cells])
+    cells = _cells.Cells.from_rows(scores, y, codes=codes, n_domains=4)
+    once, twice = _minimax.solve([cells]), _minimax.solve([cells, cells])
     assert twice.worst == pytest.approx(2 * once.worst, rel=1e-8)
     assert twice.steps[0].values == pytest.approx(twice.steps[1].values)
     assert predict(twice, scores) == pytest.approx(predict(once, scores), abs=1e-4)
@@ -228,7 +229,7 @@ def test_the_size_of_the_buckets_does_not_change_the_fit(
 
 def test_most_rows_of_a_large_problem_are_never_sorted() -> None:
     scores, y, codes = miscalibrated_domains(500_000, 3, seed=13)
-    cells = Cells.from_rows(scores, y, codes=codes, n_domains=3)
+    cells = _cells.Cells.from_rows(scores, y, codes=codes, n_domains=3)
     doubtful = cells.fit(np.full(3, 1 / 3)).doubtful
     assert 0 < np.isin(cells.bucket, cells.cell_bucket[doubtful]).mean() < 0.3
 
@@ -342,9 +343,9 @@ def test_best_domain_risks_are_those_of_isotonic_regression() -> None:
         np.mean((IsotonicRegression().fit_transform(scores[codes == e], y[codes == e]) - y[codes == e]) ** 2)
         for e in range(3)
     ]
-    cells = Cells.from_rows(scores, y, codes=codes, n_domains=3)
-    assert best_domain_risks([cells]) == pytest.approx(expected, rel=1e-12)
-    assert best_domain_risks([cells, cells]) == pytest.approx(2 * np.array(expected), rel=1e-12)
+    cells = _cells.Cells.from_rows(scores, y, codes=codes, n_domains=3)
+    assert _minimax.best_domain_risks([cells]) == pytest.approx(expected, rel=1e-12)
+    assert _minimax.best_domain_risks([cells, cells]) == pytest.approx(2 * np.array(expected), rel=1e-12)
 
 
 # Messages
@@ -363,12 +364,12 @@ def test_stopping_early_warns_and_says_how_far_the_fit_may_be() -> None:
 @pytest.mark.parametrize("codes", [[0, 0, 2], [0, 1, 3], [0, 1, 1]])
 def test_a_domain_without_rows_is_refused(codes: list[int]) -> None:
     with pytest.raises(ValueError, match="codes must name each of the 3 domains"):
-        Cells.from_rows([1, 2, 3], [0, 1, 1], codes=codes, n_domains=3)
+        _cells.Cells.from_rows([1, 2, 3], [0, 1, 1], codes=codes, n_domains=3)
 
 
 def test_a_domain_whose_rows_all_have_weight_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="on a row of positive weight"):
-        Cells.from_rows([1, 2], [0, 1], codes=[0, 1], n_domains=2, sample_weight=[1, 0])
+        _cells.Cells.from_rows([1, 2], [0, 1], codes=[0, 1], n_domains=2, sample_weight=[1, 0])
 
 
 @pytest.mark.parametrize("shrinkage", [-0.1, 1.5, float("nan")])
@@ -379,4 +380,4 @@ def test_shrinkage_outside_the_unit_interval_is_refused(shrinkage: float) -> Non
 
 def test_no_problems_are_refused() -> None:
     with pytest.raises(ValueError, match="problems is empty"):
-        solve([])
+        _minimax.solve([])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,6 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import clovecal as cc
-from clovecal import cli
 from clovecal.calibrators import CALIBRATORS, Calibrator, ScoredRows, held_out, register_calibrator, stored
 from clovecal.tables import apply_to_file, open_table
 
@@ -70,16 +68,9 @@ class OnlyMaps(Calibrator):
 
 
 @pytest.fixture(autouse=True)
-def registered():
+def registered(registries_restored):
     """Register the calibrator for one test; nothing is left behind."""
-    from clovecal.calibrators import _registry  # what a process has registered stays, and other tests list it
-
-    before = dict(_registry._REGISTERED), dict(_registry._CLASSES)
     register_calibrator("logistic", LogisticMap, meaning="a logistic curve, domains pooled")
-    yield
-    for known, content in zip((_registry._REGISTERED, _registry._CLASSES), before, strict=True):
-        known.clear()
-        known.update(content)
 
 
 def rows_of_sites(n=900, seed=0):
@@ -92,23 +83,6 @@ def rows_of_sites(n=900, seed=0):
 def fitted():
     score, y, site = rows_of_sites()
     return LogisticMap().fit(score, y, domains=site)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Return a function that runs the command and returns its exit code, output and errors."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["clovecal", *map(str, arguments)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 # ------------------------------------------------------------------------------------------------- from fit to ONNX

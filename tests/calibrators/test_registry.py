@@ -8,17 +8,7 @@ import pytest
 import clovecal as cc
 from clovecal.calibrators import CALIBRATORS, Calibrator, MonotoneCalibrator, MonotoneSteps, register_calibrator
 
-
-@pytest.fixture(autouse=True)
-def as_it_was():
-    """Forget what a test registers."""
-    from clovecal.calibrators import _registry  # what a process has registered stays, and other tests list it
-
-    before = dict(_registry._REGISTERED), dict(_registry._CLASSES)
-    yield
-    for known, content in zip((_registry._REGISTERED, _registry._CLASSES), before, strict=True):
-        known.clear()
-        known.update(content)
+pytestmark = pytest.mark.usefixtures("registries_restored")
 
 
 class Half(MonotoneCalibrator):

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from clovecal.domains import Domains
-from clovecal.domains import sums as _statistics
+from clovecal.domains import sums as summing
 from clovecal.domains.sums import (
     OutcomeCells,
     cell_sums,
@@ -98,7 +98,7 @@ def test_weighted_counts_are_floats_of_a_fixed_length() -> None:
 def test_sums_agree_with_a_loop_over_rows_whatever_the_chunks(
     chunk: int, as_labels: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_statistics, "_CHUNK", chunk)
+    monkeypatch.setattr(summing, "_CHUNK", chunk)
     rng = np.random.default_rng(chunk)
     n, k, n_cells = 100, 3, 4
     labels = rng.permutation(np.arange(n) % k)

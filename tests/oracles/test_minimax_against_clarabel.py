@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
-from clovecal.calibrators._cells import Cells
-from clovecal.calibrators._minimax import MinimaxFit, best_domain_risks, solve
+# private: the solver itself, with problems that no calibrator poses (pairs of row and domain, targets by column)
+from clovecal.calibrators import _cells, _minimax
 
 PROBLEMS = 400
 
@@ -28,17 +28,19 @@ class RandomProblem:
     regret: bool
     shrinkage: float
 
-    def cells(self) -> list[Cells]:
+    def cells(self) -> list[_cells.Cells]:
         return [
-            Cells.from_rows(
+            _cells.Cells.from_rows(
                 scores, y, codes=self.codes, n_domains=self.n_domains, rows=self.rows, sample_weight=self.weight
             )
             for scores, y in zip(self.scores.T, self.y.T, strict=True)
         ]
 
-    def fit(self) -> MinimaxFit:
+    def fit(self) -> _minimax.MinimaxFit:
         cells = self.cells()
-        return solve(cells, offsets=best_domain_risks(cells) if self.regret else None, shrinkage=self.shrinkage)
+        return _minimax.solve(
+            cells, offsets=_minimax.best_domain_risks(cells) if self.regret else None, shrinkage=self.shrinkage
+        )
 
     def members(self, e: int) -> NDArray[np.intp]:
         members = self.rows[self.codes == e]

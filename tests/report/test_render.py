@@ -186,8 +186,8 @@ def test_several_classes_and_a_ranking_are_drawn(report_of, table_of):
 
 
 def test_render_cannot_compute_because_it_imports_nothing_to_compute_with():
-    import clovecal.report._charts
-    import clovecal.report._sections
+    import clovecal.report._charts  # private: the modules that draw are read, not called
+    import clovecal.report._sections  # private: as above
     import clovecal.report.render
 
     allowed = ("clovecal.files", "clovecal.errors", "clovecal.plots", "clovecal.report")  # plots: the palette

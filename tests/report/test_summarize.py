@@ -9,7 +9,7 @@ import pytest
 import clovecal as cc
 from clovecal import expecting
 from clovecal.report import _drawn, _words  # a chart's limit, and sentences for findings that are hard to draw
-from clovecal.report._content import DomainRow, Estimate
+from clovecal.report._content import DomainRow, Estimate  # private: findings by hand for those sentences
 
 # By hand ---------------------------------------------------------------------------------------------------------
 

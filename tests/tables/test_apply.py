@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
-import clovecal.tables._apply as applying
 from clovecal import InputError, NaiveIsotonic
 from clovecal.tables import apply_to_file, formats, open_table
 
@@ -309,14 +308,13 @@ def test_rows_are_never_all_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "BLOCK_BYTES", 2000)
     (tmp_path / "in.csv").write_text("p\n" + "0.5\n" * 5000)
     sizes = []
-    with_calibrated = applying._with_calibrated
 
-    def look(batch, *rest):
-        sizes.append(batch.num_rows)
-        return with_calibrated(batch, *rest)
+    class Look:
+        def predict(self, scores):
+            sizes.append(len(scores))
+            return scores
 
-    monkeypatch.setattr(applying, "_with_calibrated", look)
-    apply(tmp_path / "in.csv", tmp_path / "out.csv")
+    apply(tmp_path / "in.csv", tmp_path / "out.csv", Look())
     assert (sum(sizes), max(sizes) <= 500) == (5000, True)
 
 

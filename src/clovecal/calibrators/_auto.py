@@ -120,7 +120,7 @@ class AutoCalibrator(MonotoneCalibrator):
             raise InputError(
                 "domains", "is None", "choosing a calibrator needs one label per row or a membership matrix"
             )
-        rows.domains.require_two().require_weight(rows.weight)
+        rows.domains.require_two()
         candidates, prior = self._candidates(rows)
         held_out = leave_domains_out(rows, candidates, squared_error, max_folds=self.max_folds)
         losses = np.array([list(held_out[name].values()) for name in candidates])

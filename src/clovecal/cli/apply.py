@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import output_option
+from clovecal.cli._registered import import_option
 from clovecal.progress import on_terminal
 
 
@@ -19,6 +20,7 @@ from clovecal.progress import on_terminal
 )
 @click.option("--column", default="calibrated", show_default=True, help="Name of the new column.")
 @click.option("--format", type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]), help="Format of FILE.")
+@import_option
 def command(
     calibrator: Path, file: str, output: Path, force: bool, scores: tuple[str, ...], column: str, format: str | None
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from clovecal.cli._console import check_writable, json_option, load, naming, print_json, progress, table_options
+from clovecal.cli._registered import import_option
 
 
 @click.command("audit")
@@ -23,6 +24,7 @@ from clovecal.cli._console import check_writable, json_option, load, naming, pri
 )
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page (HTML) here.")
 @click.option("--force", is_flag=True, help="Replace an existing page.")
+@import_option
 @json_option
 def command(
     file: str,

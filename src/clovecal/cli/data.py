@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import progress
+from clovecal.cli._registered import import_option
 from clovecal.progress import on_terminal
 
 _WILDS = "wilds"
@@ -25,6 +26,7 @@ def command() -> None:
 
 
 @command.command("list")
+@import_option
 def list_data() -> None:
     """List the data sets and where they are.
 
@@ -49,6 +51,7 @@ def list_data() -> None:
 
 @command.command("fetch")
 @click.argument("name")
+@import_option
 def fetch_data(name: str) -> None:
     """Download a data set into the cache and check it.
 
@@ -79,6 +82,7 @@ def fetch_data(name: str) -> None:
     "--root", type=click.Path(path_type=Path), help="For wilds: the folder that holds camelyon17_v1.0 and the others."
 )
 @click.option("--dataset", metavar="NAME", help="For wilds: check this data set alone; default: all that are there.")
+@import_option
 def check_data(name: str, root: Path | None, dataset: str | None) -> None:
     """Check that a data set's files are all there and are the published ones.
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from clovecal.cli._console import check_writable, json_option, print_json, progress
-from clovecal.cli._modules import import_option
+from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
 from clovecal.training.objectives import OBJECTIVES, objective_names
@@ -30,7 +30,8 @@ from clovecal.training.objectives import OBJECTIVES, objective_names
     default="clove",
     show_default=True,
     metavar="NAME",
-    help=f"What training minimises: {', '.join(objective_names(for_heads=True))}.",
+    cls=RegisteredOption,
+    listing=lambda: f"What training minimises: {', '.join(objective_names(for_heads=True))}.",
 )
 @click.option(
     "--penalty",

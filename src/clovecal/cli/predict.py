@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import check_writable, output_option, progress
-from clovecal.cli._modules import import_option
+from clovecal.cli._registered import import_option
 from clovecal.cli.finetune import reject_input_as_output
 from clovecal.errors import InputError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import progress
-from clovecal.cli._modules import import_option
+from clovecal.cli._registered import import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
 

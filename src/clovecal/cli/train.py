@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clovecal.cli._console import json_option, print_json, progress
-from clovecal.cli._modules import import_option
+from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
 from clovecal.training.objectives import objective_names
@@ -88,7 +88,8 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
     default="erm",
     show_default=True,
     metavar="NAME",
-    help=f"What training minimises: {', '.join(objective_names())}.",
+    cls=RegisteredOption,
+    listing=lambda: f"What training minimises: {', '.join(objective_names())}.",
 )
 @click.option(
     "--penalty", default="auto", show_default=True, help="Weight of the penalty; auto: 100 for clove, else 1."

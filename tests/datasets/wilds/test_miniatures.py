@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 import clovecal as cc
 from clovecal.datasets import wilds
 from clovecal.datasets.wilds import miniatures
-from clovecal.datasets.wilds.miniatures._images import TINT_BY_HOSPITAL, TINT_BY_REGION
+from clovecal.datasets.wilds.miniatures._images import TINT_BY_HOSPITAL, TINT_BY_REGION  # private: what was planted
 
 ROWS = {"poverty": 700}
 

@@ -104,6 +104,7 @@ def test_optima_of_irmv1_are_not_always_odd() -> None:
 
 def test_a_search_that_ends_outside_the_constraints_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     erm = SimpleNamespace(x=tb.erm_optimum(DIGIT))  # the lowest risk of all, but no zero of the penalty
+    # private: scipy's search cannot be made to end there
     monkeypatch.setattr("clovecal.theory.two_bit._irm_search.minimize", lambda *_, **__: erm)
     assert tb.irm_optimum_of_all(DIGIT) == pytest.approx(tb.irm_optimum(DIGIT), abs=0)
 

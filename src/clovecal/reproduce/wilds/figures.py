@@ -11,15 +11,7 @@ from clovecal.datasets.wilds import published
 from clovecal.plots import COLOURS, MARKERS
 from clovecal.reproduce.study import Record
 from clovecal.reproduce.wilds.settings import COLUMNS
-from clovecal.reproduce.wilds.tables import (
-    COLUMN_NAMES,
-    DATASET_NAMES,
-    OBJECTIVE_NAMES,
-    columns_in,
-    judged_on,
-    objectives_in,
-    score_name,
-)
+from clovecal.reproduce.wilds.tables import COLUMN_NAMES, OBJECTIVE_NAMES, columns_in, objectives_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,10 +56,10 @@ def figure(found: Sequence[Record]) -> Figure:
 def panel(found: Sequence[Record], ax: Axes) -> Axes:
     """Draw one data set; the title has the correlation over all its points."""
     dataset = found[0]["config"]["model"]["dataset"]
-    headline, scale = published(dataset).headline, 1 if dataset == "poverty" else 100
+    known = published(dataset)
     points = [
-        (scale * one["id"]["mean_ece"], scale * one["ood"][headline])
-        if one["ood"][headline] is not None
+        (known.scale * one["id"]["mean_ece"], known.scale * one["ood"][known.headline])
+        if one["ood"][known.headline] is not None
         else (np.nan, np.nan)
         for one in found
     ]
@@ -82,12 +74,12 @@ def panel(found: Sequence[Record], ax: Axes) -> Axes:
             markeredgewidth=0.6,
         )
     values = np.array([point for point in points if not np.isnan(point).any()])
-    title = f"{DATASET_NAMES[dataset]}, {len(values)} points"
+    title = f"{known.title}, {len(values)} points"
     if len(values) > 2 and values.std(axis=0).min() > 0:
         title += f", Pearson {np.corrcoef(values.T)[0, 1]:.2f}".replace("-", "−")
     ax.set_title(title, loc="left", fontsize=10)
-    kind = "calibration error of the mean" if scale == 1 else "ECE (×100)"
+    kind = "calibration error of the mean" if known.task == "regression" else f"ECE ({known.error_unit})"
     ax.set_xlabel(f"{kind}, mean over domains seen")
-    ax.set_ylabel(f"{score_name(dataset)}, {judged_on(dataset)}")
+    ax.set_ylabel(f"{known.score_name}, {known.judged_on}")
     ax.grid(alpha=0.25)
     return ax

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from clovecal.datasets.wilds import NAMES
+from clovecal.datasets.wilds import NAMES, published
 from clovecal.errors import InputError
 from clovecal.training.network.backbones import backbone as known_backbone
 from clovecal.training.network.recipe import Recipe
@@ -220,8 +220,9 @@ def _with_objective(recipe: Recipe, name: str, setting: Setting, anneal: int) ->
 
 
 def columns_of(dataset: str) -> tuple[str, ...]:
-    """Return the columns of a data set's table; CLOvE is not for PovertyMap, a regression."""
-    return tuple(column for column in COLUMNS if column not in HEADS or dataset != "poverty")
+    """Return the columns of a data set's table; CLOvE is not for a regression."""
+    task = published(dataset).task
+    return tuple(column for column in COLUMNS if column not in HEADS or task != "regression")
 
 
 def _in_small(recipe: Recipe, miniature: Miniature) -> Recipe:

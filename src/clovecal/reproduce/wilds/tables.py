@@ -23,13 +23,6 @@ COLUMN_NAMES = {
     "clove-strong": "CLOvE (strongest λ)",
 }
 OBJECTIVE_NAMES = {name: OBJECTIVES[name].title for name in NETWORK_OBJECTIVES}
-DATASET_NAMES = {
-    "camelyon17": "Camelyon17",
-    "civilcomments": "CivilComments",
-    "fmow": "FMoW",
-    "poverty": "PovertyMap",
-    "amazon": "Amazon",
-}
 # The paper's tables 2 and 3: original, naive, robust, CLOvE; mean and standard deviation over four seeds.
 PAPERS: Mapping[tuple[str, str], Mapping[str, tuple[float, float]]] = {
     key: dict(zip(("original", "naive", "robust", "clove"), values, strict=False))
@@ -56,32 +49,22 @@ def tables(found: Sequence[Record]) -> str:
     texts = []
     for dataset, data, backbone in dict.fromkeys(_study(one) for one in found):
         here = [one for one in found if _study(one) == (dataset, data, backbone)]
-        score = score_name(dataset)
+        known = published(dataset)
         seeds = len({one["config"]["model"]["seed"] for one in here})
-        heading = f"### {DATASET_NAMES[dataset]}: {backbone}, {seeds} seed{'s' * (seeds > 1)} ({data})"
+        heading = f"### {known.title}: {backbone}, {seeds} seed{'s' * (seeds > 1)} ({data})"
         papers = "" if data.startswith("miniature") else "; the paper's numbers below ours"
         texts += [
             heading,
-            f"{judged_on(dataset).capitalize()}, {score}, mean (sd); best in bold{papers}:",
+            f"{known.judged_on.capitalize()}, {known.score_name}, mean (sd); best in bold{papers}:",
             score_table(here, "ood"),
-            f"Domains seen, {score}, mean (sd):",
+            f"Domains seen, {known.score_name}, mean (sd):",
             score_table(here, "id"),
-            "Calibration error in each domain seen (×100), the mean over seeds:"
-            if dataset != "poverty"
-            else "Calibration error of the mean (in units of wealth), the mean over seeds:",
+            f"Calibration error of the mean (in {known.error_unit}), the mean over seeds:"
+            if known.task == "regression"
+            else f"Calibration error in each domain seen ({known.error_unit}), the mean over seeds:",
             error_table(here),
         ]
     return "\n\n".join(texts)
-
-
-def score_name(dataset: str) -> str:
-    """Return what a data set's own score is called, with its unit."""
-    return "Pearson's r" if dataset == "poverty" else f"{published(dataset).headline.replace('_', ' ')}, %"
-
-
-def judged_on(dataset: str) -> str:
-    """Return which rows the tables are about; CivilComments has no unseen domain."""
-    return "test rows" if dataset == "civilcomments" else "unseen domains"
 
 
 def score_table(found: Sequence[Record], part: str) -> str:
@@ -103,7 +86,7 @@ def score_table(found: Sequence[Record], part: str) -> str:
 
 def error_table(found: Sequence[Record]) -> str:
     """Return the calibration error of every column in every domain seen, or its mean and worst where they are many."""
-    scale = 1 if _study(found[0])[0] == "poverty" else 100
+    known = published(_study(found[0])[0])
     domains = list(dict.fromkeys(name for one in found for name in one["id"].get("ece", {})))
     shown = domains if len(domains) <= _MOST_DOMAINS else []
     rows = []
@@ -112,7 +95,7 @@ def error_table(found: Sequence[Record]) -> str:
 
             def mean(pick: Callable[[Record], Any], objective: str = objective, column: str = column) -> str:
                 values = _values(found, objective, column, pick)
-                return f"{scale * float(np.mean(values)):.{1 if scale > 1 else 3}f}" if values else ""
+                return f"{known.scale * float(np.mean(values)):.{known.digits[1]}f}" if values else ""
 
             by_domain = [mean(lambda record, name=name: record["id"].get("ece", {}).get(name)) for name in shown]  # type: ignore[misc]
             rows.append(
@@ -161,12 +144,12 @@ def _values(found: Iterable[Record], objective: str, column: str, pick: Callable
 def _cell(values: Sequence[float], dataset: str, *, bold: bool) -> str:
     if not values:
         return ""
-    scale = 1 if dataset == "poverty" else 100
+    scale = published(dataset).scale
     spread = scale * float(np.std(values, ddof=1)) if len(values) > 1 else None
     text = _pair(scale * float(np.mean(values)), spread, dataset)
     return f"**{text}**" if bold else text
 
 
 def _pair(mean: float, spread: float | None, dataset: str) -> str:
-    digits, spread_digits = (3, 3) if dataset == "poverty" else (2, 1)
+    digits, spread_digits = published(dataset).digits
     return f"{mean:.{digits}f}" + ("" if spread is None else f" ({spread:.{spread_digits}f})")
