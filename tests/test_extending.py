@@ -291,7 +291,7 @@ def test_an_objective_is_swept_with_its_options(run, features):
     judged = pl.read_parquet("sweep/predictions/v-rex-001.parquet")["p"].to_numpy()
     assert np.abs(judged[:, None] - p).min(axis=1) == pytest.approx(0, abs=1e-6)
     Path("sweep.toml").write_text(SWEEP.replace("power", "poewr"))
-    assert "objective[0].poewr is no setting" in run("sweep", "sweep.toml", "-o", "other")[2]
+    assert "objective[0].poewr is not a setting" in run("sweep", "sweep.toml", "-o", "other")[2]
 
 
 class PicksDomains(VREx):

@@ -284,7 +284,7 @@ def select(
         domains, "worst-ece", the worst domain's, or one of your own; or a callable ``metric(y, p) -> float`` to sum
         (with ``sample_weight=`` where given).
     among
-        The choice is the most accurate of so many models with the lowest criterion; 1: the lowest itself.
+        The choice is the most accurate of this many models with the lowest criterion; 1: the lowest itself.
     recalibrate
         "isotonic": before judging, recalibrate each model on the pooled domains; None: judge as it is.
     folds
@@ -418,7 +418,7 @@ def _order(candidate: RankedCandidate) -> tuple[float, float]:
 
 
 def _choice(ranked: Sequence[RankedCandidate], among: int) -> RankedCandidate:
-    """Return the most accurate of the first so many; of equally accurate ones the first."""
+    """Return the most accurate of the first ``among``; of equally accurate ones the first."""
     return max(ranked[:among], key=lambda one: one.accuracy)
 
 
@@ -438,7 +438,7 @@ def _floor(min_accuracy: float | str | None, base_rate: float | None, highest: f
     if not isinstance(min_accuracy, str):
         return min_accuracy
     if base_rate is None:
-        raise InputError("base_rate", "is missing, which a floor at half the skill starts from", "pass it")
+        raise InputError("base_rate", "is missing, which a floor at half the skill is computed from", "pass it")
     return base_rate + (highest - base_rate) / 2
 
 

@@ -1,4 +1,4 @@
-"""A calibrator written outside the package, which is no step function, is at home wherever a built-in one is."""
+"""A calibrator written outside the package, which is not a step function, is at home wherever a built-in one is."""
 
 from __future__ import annotations
 

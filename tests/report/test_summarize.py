@@ -224,5 +224,5 @@ def test_without_a_command_the_call_in_python_is_shown(table_of, report_of):
 
 def test_a_distance_that_is_lost_in_noise_is_not_given_as_zero():
     words = SimpleNamespace(percent=True)
-    assert _words.apart(SimpleNamespace(shift=0.0), words) == "by less than its noise away"
+    assert _words.apart(SimpleNamespace(shift=0.0), words) == "less than the noise away"
     assert _words.apart(SimpleNamespace(shift=0.022), words) == "typically 2.2 percentage points away"

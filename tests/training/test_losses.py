@@ -596,7 +596,7 @@ def test_classes_have_no_squared_loss() -> None:
         ({"gamma": 0.0}, "gamma is 0.0; pass a positive number."),
         (
             {"gamma": 1e9},
-            "gamma is 1e+09; so sharp a kernel compares a row with hardly any other, pass at most 1,000,000.",
+            "gamma is 1e+09; pass at most 1,000,000: a sharper kernel compares a row with hardly any other.",
         ),
         ({"kernel": "laplacian", "width": -1.0}, "width is -1.0; pass a positive number."),
         ({"of": "positive"}, "of is 'positive' but logits has 3 classes; choose 'confidence'."),

@@ -1,4 +1,4 @@
-"""What every calibrator shares: scores in, a map fitted, calibrated values out, and a way to keep and pass it on."""
+"""`Calibrator`, the base class: fit a map to scores, predict calibrated values, save them as JSON or ONNX."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(
                 "scores",
                 f"has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}",
-                "pass as many",
+                "pass the same number",
             )
         return self.calibrate(columns)
 

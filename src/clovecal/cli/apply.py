@@ -14,7 +14,7 @@ from clovecal.progress import on_terminal
 @click.command("apply")
 @click.argument("calibrator", type=click.Path(path_type=Path))
 @click.argument("file")
-@output_option("the rows with a new column; the ending says in which format")
+@output_option("the rows with a new column, in the format of the ending")
 @click.option(
     "--score", "scores", multiple=True, metavar="COLUMN", help="Column of scores; once per class for several."
 )

@@ -80,8 +80,10 @@ def fetch_data(name: str) -> None:
 
 @command.command("check")
 @click.argument("name")
-@click.option("--root", type=click.Path(path_type=Path), help="For wilds: the folder that holds its folders.")
-@click.option("--dataset", metavar="NAME", help="For wilds: the one data set to check; otherwise all that are there.")
+@click.option(
+    "--root", type=click.Path(path_type=Path), help="For wilds: the folder that holds camelyon17_v1.0 and the others."
+)
+@click.option("--dataset", metavar="NAME", help="For wilds: check this data set alone; default: all that are there.")
 @import_option
 def check_data(name: str, root: Path | None, dataset: str | None) -> None:
     """Check that a data set's files are all there and are the published ones.
@@ -100,7 +102,7 @@ def check_data(name: str, root: Path | None, dataset: str | None) -> None:
             raise InputError("--root", "is missing", "name the folder that holds camelyon17_v1.0 and the others")
         _check_wilds(root, dataset)
     elif root is not None or dataset is not None:
-        raise InputError("--root and --dataset", "are for wilds", f"check {name} without them")
+        raise InputError("--root and --dataset", "only apply to wilds", f"check {name} without them")
     else:
         _check_registered(name)
 

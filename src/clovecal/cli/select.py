@@ -56,7 +56,7 @@ class _Floor(click.ParamType):  # type: ignore[type-arg]  # not generic in click
     default=1,
     show_default=True,
     metavar="COUNT",
-    help="How often rows are dealt anew; criterion and accuracy are averages.",
+    help="How many times to deal the rows anew; criterion and accuracy are averages over the deals.",
 )
 @import_option
 @json_option
@@ -117,4 +117,4 @@ def command(
     else:
         click.echo(str(selection))
         if not no_recalibration:
-            click.echo("\nBoth columns are of the model recalibrated; --no-recalibration judges it as it is.")
+            click.echo("\nBoth columns judge the recalibrated model; --no-recalibration judges it as it is.")

@@ -1,6 +1,6 @@
 """Training for calibration in every domain: CLOvE and its rivals (needs the ``train`` extra).
 
-Three ways in: `losses`, pure functions for a loop of one's own; `fit` with an objective, for any torch model;
+Three ways in: `losses`, pure functions for a loop of your own; `fit` with an objective, for any torch model;
 `CloveClassifier`, a scikit-learn estimator on frozen features. `train_ensemble` trains hundreds of models at once, and
 `export` trains a whole network on images or texts and writes it with tables of its predictions.
 """

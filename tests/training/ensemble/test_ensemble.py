@@ -345,8 +345,8 @@ def test_progress_counts_the_steps_of_all_models():
             [Member((3,), clove(1.0), learning_rate=0.1), Member((3,), CLOvE(1.0, gamma=9.0), learning_rate=0.1)],
             {},
             "members has objectives of different kinds (CLOvE(loss='cross-entropy', rescale=True, options={}) and, as "
-            "member 1, CLOvE(loss='cross-entropy', rescale=True, options={'gamma': 9.0})); only penalty, anneal and "
-            "domain weights may differ, train the others apart.",
+            "member 1, CLOvE(loss='cross-entropy', rescale=True, options={'gamma': 9.0})); train them apart: only "
+            "penalty, anneal and domain weights may differ in an ensemble.",
         ),
         (
             [Member((3,), ERM(), learning_rate=0.1)],

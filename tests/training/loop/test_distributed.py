@@ -121,7 +121,7 @@ def outcomes(net: nn.Module, rows: tuple[Tensor, Tensor, Tensor]) -> dict[str, d
 
 
 class Lazy:
-    """A sequence of inputs that is no tensor."""
+    """A sequence of inputs that is not a tensor."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor

@@ -53,7 +53,7 @@ STUDY = Study(
         ),
         Option(
             "output",
-            "Folder for networks, outputs, records, tables and figure; a run goes on where an earlier one stopped.",
+            "Folder for networks, outputs, records, tables and figure; a run continues where an earlier one stopped.",
             type=Path,
             default=Path("wilds"),
         ),

@@ -1,4 +1,4 @@
-"""Training steps of stacked models: no step waits for the device, and on a GPU each is one replayed graph."""
+"""Training steps of stacked models, without waiting for the device; on a GPU each is one replayed graph."""
 
 from __future__ import annotations
 

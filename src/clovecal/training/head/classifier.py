@@ -62,7 +62,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     learning_rate, weight_decay
         Of Adam, with the decay apart from the gradient (AdamW); the paper has Adam.
     batch_size
-        Rows a batch, as many from each domain; None: all rows. The paper has 64.
+        Rows per batch, the same number from each domain; None: all rows. The paper has 64.
     max_steps, patience
         Most steps, and epochs without improvement of the held-out log-loss before training stops (but at least 200
         steps; an epoch counts as no fewer than 5 and no more than 500). The best state is kept.

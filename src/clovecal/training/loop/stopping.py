@@ -78,7 +78,7 @@ def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: 
     if loss == "squared":
         if stopping.criterion != "log-loss" or stopping.min_accuracy is not None:
             raise InputError(
-                "criterion and min_accuracy", "are of classifiers", "for the squared loss leave their defaults"
+                "criterion and min_accuracy", "only apply to classifiers", "for the squared loss leave their defaults"
             )
         squares = (logits.double().cpu().numpy() - y) ** 2
         return float(sum(squares[rows].mean() for _, rows in domains.split()))

@@ -90,7 +90,7 @@ class Recipe:
             raise InputError(
                 "batch_size",
                 f"is {self.batch_size} and a batch has {self.domains_per_batch} domains",
-                "pass at least one row a domain",
+                "pass at least one row per domain",
             )
 
     @property
@@ -122,8 +122,8 @@ def default_recipe(
     penalty
         Weight of the penalty of IRM, CORAL or CLOvE; None: 1, 1 and 100.
     warm_up
-        Epochs before the penalty has its weight; None: a fifth of them for IRM and CLOvE, which need something learnt
-        first, and 0 for CORAL.
+        Epochs before the penalty has its full weight; None: a fifth of them for IRM and CLOvE, which need something
+        learnt first, and 0 for CORAL.
     **changes
         Other values of `Recipe`; None leaves the default.
 

@@ -28,7 +28,7 @@ class Loss(NamedTuple):
     terms
         Its parts, detached, for the log: "risk", each penalty by name and its "… weight".
     scale
-        What the risk counts for in ``total``: 1, or less where an annealed penalty divides it. A term of one's own,
+        What the risk counts for in ``total``: 1, or less where an annealed penalty divides it. A term of your own,
         such as a weight norm, is added to ``total`` times this.
     """
 

@@ -92,7 +92,7 @@ def _pretrained(kind: str, name: str, weights: str | Path | None, **options: Any
     place = name if weights == "cache" else str(weights)
     if weights != "cache" and not Path(place).is_dir():
         raise InputError(
-            f"weights {place!r}", "is no folder", f"name the folder that holds {name} as transformers saves it"
+            f"weights {place!r}", "is not a folder", f"name the folder that holds {name} as transformers saves it"
         )
     try:
         return getattr(transformers, kind).from_pretrained(place, local_files_only=True, **options)

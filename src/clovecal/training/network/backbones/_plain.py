@@ -32,7 +32,7 @@ class TinyTextBody(nn.Module):
         self.hidden = nn.Linear(TEXT_FEATURES, TEXT_FEATURES)
 
     def forward(self, codes: Tensor) -> Tensor:
-        """Return features (n, d) of codes (n, length), where 0 is no word."""
+        """Return features (n, d) of codes (n, length), where 0 is not a word."""
         known = (codes != 0).sum(dim=1, keepdim=True).clamp(min=1)
         mean: Tensor = self.words(codes).sum(dim=1) / known
         return nn.functional.relu(self.hidden(mean))

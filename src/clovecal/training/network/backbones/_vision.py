@@ -72,7 +72,7 @@ def load_body(network: nn.Module, path: Path, name: str) -> None:
     if lacking or different:
         raise InputError(
             f"weights {str(path)!r}",
-            f"are of another model than {name} (they differ in {(different or lacking)[0]})",
+            f"belong to another model than {name} (they differ in {(different or lacking)[0]})",
             "name a file of this one",
         )
     network.load_state_dict(state, strict=False)
@@ -80,7 +80,7 @@ def load_body(network: nn.Module, path: Path, name: str) -> None:
 
 def _read(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise InputError(f"weights {str(path)!r}", "is no file", "name a file of weights (.pth or .safetensors)")
+        raise InputError(f"weights {str(path)!r}", "is not a file", "name a file of weights (.pth or .safetensors)")
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -95,7 +95,7 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _take_channels(network: Any, channels: int) -> None:
-    """Replace the first convolution by one of so many channels, drawn as torchvision draws it."""
+    """Replace the first convolution by one of ``channels`` channels, drawn as torchvision draws it."""
     holder, name = (network.features, "conv0") if hasattr(network, "features") else (network, "conv1")
     old = getattr(holder, name)
     new = nn.Conv2d(channels, old.out_channels, old.kernel_size, old.stride, old.padding, bias=False)

@@ -1,4 +1,4 @@
-"""What is known of each backbone by its name: of those of this package, and of any that a user registers."""
+"""The backbones by name: this package's own, and any that a user registers."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def build(
     check_count(n_outputs, "n_outputs")
     check_count(channels, "channels")
     if known.weights == "never" and weights is not None:
-        raise InputError("weights", f"is {str(weights)!r}", f"{name} starts from random ones, leave it out")
+        raise InputError("weights", f"is {str(weights)!r}", f"leave it out, {name} starts from random ones")
     known.check_package()
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
