@@ -82,6 +82,25 @@ def test_what_stands_beside_the_package_uses_its_public_names(folder):
     assert not private, "\n".join(private)
 
 
+def is_frozen(decorator):
+    """Return whether a class's decorator is `dataclass` with ``frozen=True``; None for any other decorator."""
+    named = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if ast.unparse(named).rpartition(".")[2] != "dataclass":
+        return None
+    options = {one.arg: one.value for one in decorator.keywords} if isinstance(decorator, ast.Call) else {}
+    return "frozen" in options and ast.literal_eval(options["frozen"]) is True
+
+
+def test_dataclasses_are_frozen():
+    open_ones = [
+        f"{module_of(path)}.{node.name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(is_frozen(one) is False for one in node.decorator_list)
+    ]
+    assert not open_ones, "\n".join(open_ones)
+
+
 def sentences_of(tree):
     """Yield the texts of a file that are not docstrings."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
