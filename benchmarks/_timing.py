@@ -1,4 +1,4 @@
-"""What the benchmarks share: their figures, interleaved CPU times, child processes, and the record of a run."""
+"""Shared by the benchmarks: their figures, interleaved CPU times, child processes, and the record of a run."""
 
 from __future__ import annotations
 

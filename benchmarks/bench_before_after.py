@@ -22,7 +22,7 @@ from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
-from _timing import Result, append_record, environment
+from _timing import Result, keep
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -130,7 +130,7 @@ for times in sys.stdin:
         work()
     print(spent() - begin, flush=True)
 """
-LEAST_SECONDS = 0.2  # of a turn, so that one hiccup is no ratio
+LEAST_SECONDS = 0.2  # of a turn, so that one hiccup does not make a ratio
 
 
 class Side:
@@ -146,7 +146,7 @@ class Side:
             raise RuntimeError(f"the work does not run in {checkout}")
 
     def turn(self, times: int = 1) -> float:
-        """Do the work so many times and return the CPU seconds it took."""
+        """Do the work ``times`` times and return the CPU seconds it took."""
         self._say(str(times))
         return float(self._answer())
 
@@ -169,7 +169,7 @@ def ratios(before: Path, code: str, pairs: int) -> list[float]:
     """Return after over before, a pair of turns each."""
     sides = Side(before, code), Side(ROOT, code)
     for side in sides:
-        side.turn()  # what is done once, such as imports inside functions, is no part of it
+        side.turn()  # what is done once, such as imports inside functions, is not part of it
     times = 1 + int(LEAST_SECONDS / max(sides[0].turn(), 1e-4))
     found = []
     for number in range(pairs):
@@ -195,8 +195,7 @@ def main() -> None:
         print(result, flush=True)
         results.append(asdict(result))
     if options.json:
-        how = {"pairs": options.pairs, "before": revision}
-        append_record(options.json, {**environment(("numpy", "scipy", "torch")), **how, "results": results})
+        keep(options.json, {"pairs": options.pairs, "before": revision}, results, packages=("scipy", "torch"))
 
 
 def measured(options: argparse.Namespace) -> Iterator[Result]:

@@ -61,7 +61,7 @@ DENSENET = SETTINGS["camelyon17"].recipe
 class Shape:
     """What a table's network reads, and how many rows it trains on, is judged on after each epoch, and predicts.
 
-    Rows are those of the paper's splits; ``size`` is pixels a side, or tokens a text.
+    Rows are those of the paper's splits; ``size`` is pixels per side, or tokens per text.
     """
 
     size: int
@@ -71,7 +71,7 @@ class Shape:
     files: int = 0  # to generate, to time their decoding
 
     def hours(self, recipe: Recipe, networks: int, train: float, predict: float) -> float:
-        """Return the hours of a table at these rows a second."""
+        """Return the hours of a table at these rows per second."""
         trained, judged, kept = self.rows
         predicted = recipe.epochs * judged + kept
         return networks * (recipe.epochs * trained / train + predicted / predict) / 3600
@@ -87,7 +87,7 @@ SHAPES = {
 
 
 class Clock:
-    """Rows a second from a first step on, with the device waited for at both ends."""
+    """Rows per second from a first step on, with the device waited for at both ends."""
 
     def __init__(self, device: str, batch_size: int, first: int, last: int) -> None:
         self._device, self._batch_size, self._first, self._last = device, batch_size, first, last
@@ -131,7 +131,7 @@ class Timing:
         return Clock(self.device, batch_size, self.warm_up, last)
 
     def loader(self, rows: Any, batch_size: int) -> DataLoader[Any]:
-        """Return what a loop of one's own would read from."""
+        """Return what a loop of your own would read from."""
         return DataLoader(
             rows,
             batch_size,
@@ -207,7 +207,7 @@ class Bench:
 
 
 class Patches(Dataset[Any]):
-    """Patches as a study of one's own would read them: pillow, then torchvision's transforms."""
+    """Patches as a study of your own would read them: pillow, then torchvision's transforms."""
 
     def __init__(self, data: LazyDataset, *, in_bytes: bool) -> None:
         from torchvision import transforms
@@ -313,7 +313,7 @@ def table(dataset: str, timing: Timing, folder: Path) -> Iterator[Result]:
 
 
 def _predicting(model: nn.Module, inputs: Any, batch_size: int, timing: Timing) -> float:
-    """Return rows a second of predicting them, after a first time."""
+    """Return rows per second of predicting them, after a first time."""
     seconds = []
     for _ in range(1 + 3):
         begin = time.perf_counter()
@@ -367,7 +367,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--rows", type=int, default=20_000, help="patches to generate")
-    parser.add_argument("--size", type=int, default=96, help="their pixels a side")
+    parser.add_argument("--size", type=int, default=96, help="their pixels per side")
     parser.add_argument("--batch-sizes", type=int, nargs="*", default=[32, 256], help="WILDS has 32")
     parser.add_argument("--workers", type=int, default=16, help="processes that decode")
     parser.add_argument("--warm-up", type=int, default=20, help="steps before the clock starts")

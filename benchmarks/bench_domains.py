@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from _timing import Result, append_record, environment
+from _timing import Result, keep
 
 HERE = Path(__file__).resolve().parents[1] / "src"
 MANY = (20_000, 1_000)
@@ -149,7 +149,6 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", default=("memory", "many", "few"), choices=("memory", "many", "few"))
     parser.add_argument("--json", type=Path, metavar="PATH", help="append a record of this run")
     options = parser.parse_args()
-    around = environment(("clovecal", "torch", "numpy"))
     parts = [memory(options)] if "memory" in options.parts else []
     if "many" in options.parts:
         parts.append(times(TIMED, options, *MANY, 5, few=False))
@@ -161,7 +160,7 @@ def main() -> None:
         results.append(result)
     if options.json:
         config = {"rounds": options.rounds, "compared": options.before is not None, "clock": "CPU seconds, median"}
-        append_record(options.json, {"config": config, **around, "results": [asdict(result) for result in results]})
+        keep(options.json, config, [asdict(result) for result in results], packages=("torch",))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@
     OMP_NUM_THREADS=1 python benchmarks/bench_ensemble.py --members 8 --steps 40 --rows 4000 --alone 2   # on a CPU
 
 Two domains, 392 features, perceptrons with two hidden layers of int(2^U(6, 9)) units, each member with its own batches
-of 512 rows a domain, learning rate, weight norm, penalty and anneal step. All members are trained at once; of the same
-members `--alone` many (of evenly spaced widths) are trained by `fit`, and their mean time is scaled to all members.
-Elapsed seconds, everything included but a few warm-up steps of either kind; run it on an otherwise idle machine.
+of 512 rows per domain, learning rate, weight norm, penalty and anneal step. All members are trained at once; of the
+same members `--alone` many (of evenly spaced widths) are trained by `fit`, and their mean time is scaled to all
+members. Elapsed seconds, everything included but a few warm-up steps of either kind; run it on an otherwise idle
+machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one shape of a study of our own: a script with configurations, what is run for each, and tables of the records.
+"""`OwnStudy`, the shape of our own studies: a script with configurations, a run for each, and tables of the records.
 
 A script declares ``STUDY = OwnStudy(...)``; run, it does what ``results.jsonl`` beside it lacks and goes on where it
 stopped. With ``--table`` it prints its tables, with ``--figure`` it draws, both from the records alone.

@@ -7,14 +7,16 @@ the public names are enough.
 
 from __future__ import annotations
 
+from typing import Any
+
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
 
-class PrivateModules(Contract):  # type: ignore[misc]
+class PrivateModules(Contract):
     """Nobody imports another package's private module."""
 
-    public_names_only = fields.SetField(subfield=fields.StringField())
+    public_names_only: Any = fields.SetField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Return every import of a private module from outside the package that holds it."""
@@ -45,5 +47,7 @@ def home_of(module: str) -> str | None:
     ('clovecal.metrics', None)
     """
     parts = module.split(".")
-    private = next((place for place, part in enumerate(parts) if part.startswith("_") and part != "__main__"), None)
+    private = next(
+        (place for place, part in enumerate(parts) if part.startswith("_") and not part.startswith("__")), None
+    )
     return None if private is None else ".".join(parts[:private])

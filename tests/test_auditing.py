@@ -31,7 +31,7 @@ def message(call):
 
 
 def binary_table(truth, *, k=3, rows=1000, seed=0):
-    """Return y, p and k domains of so many rows, where P(y=1) is truth(p, domain)."""
+    """Return y, p and k domains of n rows, where P(y=1) is truth(p, domain)."""
     rng = np.random.default_rng(seed)
     p, domain = rng.uniform(size=k * rows), np.repeat(np.arange(k), rows)
     return (rng.uniform(size=k * rows) < truth(p, domain)).astype(int), p, domain

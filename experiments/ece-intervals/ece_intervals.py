@@ -193,7 +193,7 @@ def tables(records: list[dict[str, Any]]) -> str:
             cells += [_range(interval), _percent(record["percentile_bootstrap"]["coverage"])]
             lines.append(cells)
         parts.append(f"### {miscalibration.capitalize()}\n\n{markdown(head, lines)}")
-    head = ["domain 0 (others perfect)", "rows a domain", "true worst", "mean plug-in worst", "covers"]
+    head = ["domain 0 (others perfect)", "rows per domain", "true worst", "mean plug-in worst", "covers"]
     head += ["median interval"]
     lines = []
     for record in records:

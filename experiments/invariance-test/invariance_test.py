@@ -66,7 +66,7 @@ class Config:
     curve: str = "calibrated"
     departure: str = "none"
     sizes: str = "equal"  # "tiny": half of the domains have 20 rows
-    digits: int | None = None  # scores rounded to so many digits
+    digits: int | None = None  # scores rounded to this many digits
     test: str = "invariance_test"
     replicates: int = 2000
     permutations: int = 999

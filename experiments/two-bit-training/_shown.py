@@ -214,7 +214,7 @@ def sampled_panel(axes: Any, records: list[dict[str, Any]]) -> None:
         ylim=(-0.25, 6.2),
     )
     axes.legend(fontsize=8, ncol=2, loc="upper right")
-    axes.set_title("(a) Linear, 500 rows a domain, annealed after 100 steps", fontsize=10)
+    axes.set_title("(a) Linear, 500 rows per domain, annealed after 100 steps", fontsize=10)
 
 
 def deviations_panel(axes: Any, records: list[dict[str, Any]]) -> None:

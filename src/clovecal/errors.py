@@ -1,4 +1,4 @@
-"""The one kind of error that a wrong input ends in: what is meant, what is wrong with it, and what to do."""
+"""`InputError`, raised for every wrong input: which argument, what is wrong with it, and what to do."""
 
 from __future__ import annotations
 

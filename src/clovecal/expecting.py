@@ -1,4 +1,4 @@
-"""What a new domain will be like: what each recalibration would do in a domain that it has not seen.
+"""What to expect in a new domain: what each recalibration does in a domain that it was not fitted on.
 
 Each method is fitted without a domain and then judged on it, for every domain in turn.
 """
@@ -200,11 +200,11 @@ def expect_repairs_of(
     calibrators: dict[str, Calibrator | None] = {AS_IT_IS: None}
     for known in CALIBRATORS.values():
         calibrator = known.make_quick()
-        if len(names) > 2 or calibrator.domains_needed == 0:
+        if rows.task in calibrator.tasks and (len(names) > 2 or calibrator.domains_needed == 0):
             calibrators[known.title] = calibrator
     if AUTO in calibrators and (len(names) > MOST_DOMAINS_FOR_AUTO or fitted_on.n_problems > MOST_CLASSES_FOR_AUTO):
         del calibrators[AUTO]
-        notes.append("The automatic choice was not judged: with so many domains or classes that takes long.")
+        notes.append("The automatic choice was not judged: with this many domains or classes it would take too long.")
 
     def judge(calibrated: FloatArray, part: ScoredRows) -> tuple[float, float]:
         y = part.y.astype(rows.y.dtype)

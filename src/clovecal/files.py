@@ -1,4 +1,4 @@
-"""Files of our own: outputs that appear whole or not at all, and whether what is read back is one of ours."""
+"""Output files that appear whole or not at all, and a check that a file to be read was written by clovecal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 class Defect(Exception):
-    """What is wrong with the content of a file, in words that go on after "it is not usable"."""
+    """What is wrong with the content of a file, as words after "it is not usable"."""
 
 
 def check_format(content: Any, name: str, version: int) -> None:

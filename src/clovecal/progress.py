@@ -1,4 +1,4 @@
-"""How far long work has come: one shape for every loop, drawn by rich on a terminal and silent elsewhere."""
+"""Progress of long work: one protocol for every loop, drawn by rich on a terminal and silent elsewhere."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _PACKAGES = ("clovecal", "numpy", "scipy", "sklearn", "pandas", "torch")
 
 
 def read(results: Path) -> list[dict[str, Any]]:
-    """Return the records of a file; a last line that a killed run left unfinished is no record."""
+    """Return the records of a file; a last line that a killed run left unfinished is not a record."""
     if not results.exists():
         return []
     text = results.read_text(encoding="utf-8")

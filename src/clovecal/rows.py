@@ -200,7 +200,7 @@ def guess_task(y: Any, p: Any = None) -> str:
     -------
     str
         "regression" when y has values other than whole numbers, or other than 0 and 1 beside one column of numbers
-        that are no probabilities; otherwise "multiclass" with several columns, or with labels above 1 and no
+        that are not probabilities; otherwise "multiclass" with several columns, or with labels above 1 and no
         predictions; otherwise "binary".
 
     Notes

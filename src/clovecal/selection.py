@@ -59,6 +59,7 @@ class Criterion:
 
 
 _REGISTERED: dict[str, Criterion] = {}
+_OWN: set[str] = set()  # the names of this package's
 CRITERIA: Mapping[str, Criterion] = MappingProxyType(_REGISTERED)
 
 
@@ -68,7 +69,7 @@ def register_criterion(name: str, metric: Callable[..., float], *, summary: str 
     Parameters
     ----------
     name
-        A name that no criterion has yet.
+        What `select` calls it. Registering a name of your own again replaces it.
     metric
         A metric of this package, or any callable ``metric(y, p, **options) -> float`` (it receives ``sample_weight=``
         when weights are given), lower for better models.
@@ -93,8 +94,8 @@ def register_criterion(name: str, metric: Callable[..., float], *, summary: str 
     """
     if not isinstance(name, str) or not name:
         raise InputError("name", f"is {name!r}", "pass a text such as 'worst-brier'")
-    if name in _REGISTERED:
-        raise InputError("name", f"is {name!r}, which a criterion has already", "choose another")
+    if name in _OWN:
+        raise InputError("name", f"is {name!r}, a criterion of clovecal's own", "choose another name")
     if not callable(metric):
         raise InputError("metric", f"is {metric!r}", "pass a function such as clovecal.ece")
     check_choice(summary, "summary", tuple(_SUMMARIES))
@@ -106,6 +107,7 @@ register_criterion("debiased-ece", ece, norm="l2", debias=True)
 register_criterion("mmce", mmce, unbiased=True)
 register_criterion("irm", irm_penalty)
 register_criterion("worst-ece", ece, summary="worst")
+_OWN.update(_REGISTERED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +284,7 @@ def select(
         domains, "worst-ece", the worst domain's, or one of your own; or a callable ``metric(y, p) -> float`` to sum
         (with ``sample_weight=`` where given).
     among
-        The choice is the most accurate of so many models with the lowest criterion; 1: the lowest itself.
+        The choice is the most accurate of this many models with the lowest criterion; 1: the lowest itself.
     recalibrate
         "isotonic": before judging, recalibrate each model on the pooled domains; None: judge as it is.
     folds
@@ -416,7 +418,7 @@ def _order(candidate: RankedCandidate) -> tuple[float, float]:
 
 
 def _choice(ranked: Sequence[RankedCandidate], among: int) -> RankedCandidate:
-    """Return the most accurate of the first so many; of equally accurate ones the first."""
+    """Return the most accurate of the first ``among``; of equally accurate ones the first."""
     return max(ranked[:among], key=lambda one: one.accuracy)
 
 
@@ -436,7 +438,7 @@ def _floor(min_accuracy: float | str | None, base_rate: float | None, highest: f
     if not isinstance(min_accuracy, str):
         return min_accuracy
     if base_rate is None:
-        raise InputError("base_rate", "is missing, which a floor at half the skill starts from", "pass it")
+        raise InputError("base_rate", "is missing, which a floor at half the skill is computed from", "pass it")
     return base_rate + (highest - base_rate) / 2
 
 

@@ -309,7 +309,7 @@ def test_a_wrong_interpolation_is_named():
 def test_predict_wants_the_columns_of_fit():
     cal = cc.NaiveIsotonic().fit([1, 2], [0, 1])
     assert message(lambda: cal.predict([[1, 2]])) == (
-        "scores has 2 columns but the calibrator was fitted on 1; pass as many."
+        "scores has 2 columns but the calibrator was fitted on 1; pass the same number."
     )
 
 

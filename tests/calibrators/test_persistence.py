@@ -334,9 +334,9 @@ def test_a_version_that_is_none_is_refused(version, defect):
 
 def test_a_missing_calibrator_is_named(defect):
     for wrong in ([], {}, 3, None):
-        assert defect(setting("calibrator", to=wrong)) == "its 'calibrator' is missing or not a text"
-    assert defect(dropping("calibrator")) == "its 'calibrator' is missing or not a text"
-    assert defect(dropping("clovecal")) == "its 'clovecal' is missing or not a text"
+        assert defect(setting("calibrator", to=wrong)) == "its 'calibrator' is missing or not text"
+    assert defect(dropping("calibrator")) == "its 'calibrator' is missing or not text"
+    assert defect(dropping("clovecal")) == "its 'clovecal' is missing or not text"
 
 
 @pytest.mark.parametrize(
@@ -471,7 +471,7 @@ def test_the_table_of_candidates_is_checked(defect):
     assert defect(dropping("table", 0, "weight"), "auto") == entries
     assert defect(setting("table", 0, to="identity"), "auto") == entries
     assert defect(dropping("table"), "auto") == "its 'table' is missing or not a list"
-    assert defect(setting("table", 0, "name", to=3), "auto") == "its 'name' is missing or not a text"
+    assert defect(setting("table", 0, "name", to=3), "auto") == "its 'name' is missing or not text"
     assert defect(setting("table", 0, "weight", to="1"), "auto") == (
         "its 'weight' is missing or not made of finite numbers"
     )
@@ -479,7 +479,7 @@ def test_the_table_of_candidates_is_checked(defect):
         "its tables by domain are not of the same domains"
     )
     assert defect(setting("best", to="magic"), "auto") == "its best candidate 'magic' is not in its table"
-    assert defect(dropping("best"), "auto") == "its 'best' is missing or not a text"
+    assert defect(dropping("best"), "auto") == "its 'best' is missing or not text"
 
 
 @pytest.mark.parametrize("name", ["naive", "risk", "auto"])

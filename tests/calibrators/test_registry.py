@@ -8,7 +8,7 @@ import pytest
 import clovecal as cc
 from clovecal.calibrators import CALIBRATORS, Calibrator, MonotoneCalibrator, MonotoneSteps, register_calibrator
 
-pytestmark = pytest.mark.usefixtures("registry_as_it_was")
+pytestmark = pytest.mark.usefixtures("registries_restored")
 
 
 class Half(MonotoneCalibrator):

@@ -312,7 +312,7 @@ CASES = {
     "two long files": (
         {"a.csv": GOOD},
         "select good.csv a.csv --model y",
-        r"--model is a column of one long file, and 2 are given",
+        r"--model is a column of one long file, but 2 files are given",
     ),
     # the data sets
     "unknown data set": ({}, "data fetch cifar", r"data set 'cifar' is not known; choose one of flights, mnist"),

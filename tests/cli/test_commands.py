@@ -326,7 +326,7 @@ def test_select_prints_the_librarys_ranking(run, runs, rows):
     code, out, err = run("select", *runs, "--min-accuracy", "0.6")
     ranking, _, note = out.rstrip("\n").rpartition("\n\n")
     assert (code, ranking) == (0, str(selected(rows, min_accuracy=0.6)))
-    assert note.startswith("Both columns are of the model recalibrated")
+    assert note.startswith("Both columns judge the recalibrated model")
     assert err == "label 'y' (guessed); score 'p' (guessed); domain 'country' (guessed).\n"
 
 
@@ -456,5 +456,5 @@ def test_a_selection_says_whether_models_were_recalibrated(run, tmp_path):
     for name in ("one", "two"):
         rows.write_csv(tmp_path / f"{name}.csv")
     files = (tmp_path / "one.csv", tmp_path / "two.csv")
-    assert "Both columns are of the model recalibrated" in run("select", *files)[1]
+    assert "Both columns judge the recalibrated model" in run("select", *files)[1]
     assert "recalibrated" not in run("select", *files, "--no-recalibration")[1]

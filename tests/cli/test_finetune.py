@@ -171,7 +171,7 @@ def test_a_training_that_diverged_is_said_once_and_without_a_line_of_code(run, a
     assert out.count("Training diverged") == 1
 
 
-@pytest.mark.parametrize("command", ["finetune", "predict"])
+@pytest.mark.parametrize("command", ["finetune", "predict", "train"])
 def test_help_has_an_example_and_needs_no_torch(command):
     code = (
         f"import sys; from clovecal.cli import main; sys.argv = ['clovecal', '{command}', '--help']\n"
@@ -191,7 +191,11 @@ CASES = {
     "a prefix": ({"a.npz": ("X",)}, "finetune a.npz -o h.safetensors --features e", r"--features names columns"),
     "pickled": ({"a.npz": ("X", "y", "objects")}, "finetune a.npz -o h.safetensors", r"holds Python objects"),
     "unequal": ({"a.npz": ("X", "y", "short")}, "finetune a.npz -o h.safetensors --domain short", r"has 299 rows but"),
-    "truncated": ({"a.npz": "PK"}, "finetune a.npz -o h.safetensors", r"cannot be read as npz: it is no whole archive"),
+    "truncated": (
+        {"a.npz": "PK"},
+        "finetune a.npz -o h.safetensors",
+        r"cannot be read as npz: it is not a complete archive",
+    ),
     "no label column": ({"a.csv": "x,domain\n1,a\n"}, "finetune a.csv -o h.safetensors", r"--label is not given"),
     "no such prefix": (
         {"a.csv": "y,x,domain\n1,1,a\n"},
@@ -233,7 +237,7 @@ CASES = {
     "wrong ending": (
         {"a.npz": ("X",)},
         "predict good.safetensors a.npz -o p.xlsx",
-        r"has another ending than \.parquet and \.csv",
+        r"does not end in \.parquet or \.csv",
     ),
     "scalar labels": (
         {"a.npz": ("X", "zero", "domains")},
@@ -267,16 +271,20 @@ CASES = {
         r"--seed is -1",
     ),
     "a needless penalty": ({}, "finetune a.csv -o h.safetensors --objective erm --penalty 3", r"erm has no penalty"),
-    "its own input": ({"a.npz": ("X",)}, "finetune a.npz -o a.npz --force", r"'a\.npz' is what the command reads"),
+    "its own input": (
+        {"a.npz": ("X",)},
+        "finetune a.npz -o a.npz --force",
+        r"'a\.npz' is the file that the command reads",
+    ),
     "its own head": (
         {"a.npz": ("X",)},
         "predict good.safetensors a.npz -o good.safetensors --force",
-        r"'good\.safetensors' is what the command reads",
+        r"'good\.safetensors' is the file that the command reads",
     ),
     "a name that is taken": (
         {"a.npz": ("X", "predicted")},
         "predict good.safetensors a.npz -o p.csv --label predicted",
-        r"column 'predicted' is kept, but predictions are written by this name",
+        r"column 'predicted' is kept, but predictions are written under this name",
     ),
     "wrong column": (
         {"a.csv": "y,x,domain\n1,1,a\n"},

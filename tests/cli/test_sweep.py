@@ -1,4 +1,4 @@
-"""`clovecal sweep`: what it writes, how it goes on after an end of any kind, and what it says about wrong input."""
+"""`clovecal sweep`: what it writes, how it continues after an end of any kind, and what it says about wrong input."""
 
 import json
 import os
@@ -59,7 +59,9 @@ def without_guesses(err):
 def test_a_sweep_writes_a_record_of_each_member_and_tables_that_select_reads(run, config, tmp_path):
     code, out, err = run("sweep", config)
     assert code == 0
-    assert out == ("2 models of 96 rows, judged on 24 others.\nNext: clovecal select 'sweep/predictions/*.parquet'\n")
+    assert out == (
+        "2 models trained on 96 rows, judged on 24 others.\nNext: clovecal select 'sweep/predictions/*.parquet'\n"
+    )
     assert err == (
         f"{tmp_path / 'rows.csv'}: label 'y' (guessed); domain 'hospital'; 2 features, 'f_0', 'f_1'.\n"
         "1 of 3 members diverged (wild-000); sweep/records.jsonl says why.\n"
@@ -202,7 +204,7 @@ def test_records_that_are_damaged_are_told(run, config, tmp_path):
             file.write(line + "\n")
         code, _, err = run("sweep", config, "-o", "out")
         assert code == 2
-        assert "'out/records.jsonl' has a line that is no record of a sweep; remove that line" in err
+        assert "'out/records.jsonl' has a line that is not a record of a sweep; remove that line" in err
         assert run("sweep", config, "-o", "out", "--force")[0] == 0
 
 
@@ -264,7 +266,7 @@ def test_an_interrupted_sweep_says_what_is_kept(run, config, tmp_path, monkeypat
     code, out, err = run("sweep", config, "-o", "out")
     assert (code, out) == (130, "")
     assert without_guesses(err) == (
-        "clovecal: interrupted; what is finished (1 of 3 members this time) is in out, the same command goes on from "
+        "clovecal: interrupted; finished members (1 of 3 of this run) are kept in out, the same command continues from "
         "there.\n"
     )
     assert len(records_in(tmp_path / "out")) == 1

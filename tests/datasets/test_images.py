@@ -92,10 +92,10 @@ def test_files_that_are_no_images_are_counted_whatever_the_size(tmp_path):
         (tmp_path / name).write_bytes(b"not an image")
     for size in (None, 4):
         said = refusal(check_images, images_in(tmp_path, size=size))
-        assert re.search(r"b\.png' is no image that can be read, and 1 more cannot be read; replace them", said)
+        assert re.search(r"b\.png' cannot be read as an image, and 1 more cannot be read; replace them", said)
     (tmp_path / "c.png").unlink()
     assert refusal(check_images, images_in(tmp_path)).endswith(
-        "b.png' is no image that can be read; replace it, or leave it out."
+        "b.png' cannot be read as an image; replace it, or leave it out."
     )
 
 
@@ -113,7 +113,7 @@ def test_images_of_more_than_8_bits_are_refused_as_they_would_become_white(tmp_p
     Image.fromarray((np.arange(16).reshape(4, 4) * 250).astype(dtype)).save(tmp_path / name)
     found = images_in(tmp_path, size=size)
     assert (found[0] == 255).mean() > 0.8
-    assert re.search(r"' has more than 8 bits a channel.*; scale such", refusal(check_images, found))
+    assert re.search(r"' has more than 8 bits per channel.*; scale such", refusal(check_images, found))
 
 
 @pytest.mark.parametrize("size", [(8,), (8, 8, 3), 8.5, "8", (8, 0), True])

@@ -85,5 +85,5 @@ def test_a_file_that_was_changed_is_refused(tiny_mnist, tmp_path):
 )
 def test_what_is_no_idx_file_of_bytes_is_refused(tmp_path, content):
     (tmp_path / "bad.gz").write_bytes(gzip.compress(content))
-    with pytest.raises(InputError, match=r"bad\.gz' is no idx file of bytes"):
+    with pytest.raises(InputError, match=r"bad\.gz' is not an idx file of bytes"):
         _read_idx(tmp_path / "bad.gz")

@@ -92,7 +92,7 @@ def assert_same_as_numpy_unique(built, labels):
     assert built.rows_in_no_domain == 0
 
 
-# numpy drops a text's trailing NUL, and a lone surrogate is no text to arrow
+# numpy drops a text's trailing NUL, and a lone surrogate is not text to arrow
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4)
 
 

@@ -1,4 +1,4 @@
-"""A metric in every domain: by hand, laws, intervals, and metrics of one's own."""
+"""A metric in every domain: by hand, laws, intervals, and metrics of your own."""
 
 from __future__ import annotations
 

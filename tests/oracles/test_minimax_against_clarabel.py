@@ -64,7 +64,7 @@ class RandomProblem:
         return best
 
     def objective(self, z: NDArray[np.float64]) -> float:
-        """Of values z, (n, C), one a row."""
+        """Of values z, (n, C), one per row."""
         square = ((z - self.y) ** 2).sum(axis=1)
         risks = [np.average(square[i], weights=self.weight[i]) for i in map(self.members, range(self.n_domains))]
         excess = np.array(risks) - self.offsets()

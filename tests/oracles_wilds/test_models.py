@@ -129,14 +129,14 @@ def test_imagenet_weights_come_from_torchs_cache_and_are_not_downloaded(vision, 
 def test_weights_of_another_model_are_refused(vision, tmp_path):
     path = tmp_path / "weights.pth"
     torch.save(vision.resnet34(weights=None).state_dict(), path)
-    with pytest.raises(InputError, match="are of another model than resnet18"):
+    with pytest.raises(InputError, match="belong to another model than resnet18"):
         build("resnet18", n_outputs=1, weights=path)
-    with pytest.raises(InputError, match=r"are of another model than resnet34 \(they differ in conv1.weight\)"):
+    with pytest.raises(InputError, match=r"belong to another model than resnet34 \(they differ in conv1.weight\)"):
         build("resnet34", n_outputs=1, channels=8, weights=path)
     path.write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot be read"):
         build("resnet18", n_outputs=1, weights=path)
-    with pytest.raises(InputError, match="is no file"):
+    with pytest.raises(InputError, match="is not a file"):
         build("resnet18", n_outputs=1, weights=tmp_path / "nowhere.pth")
 
 
@@ -164,7 +164,7 @@ def test_bert_that_is_not_there_is_refused(bert_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(InputError, match="needs 'cache' or a folder"):
         build("bert-base-uncased", n_outputs=1)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         build("bert-base-uncased", n_outputs=1, weights=tmp_path / "nowhere")
     with pytest.raises(InputError, match="does not hold bert-base-cased"):
         build("bert-base-cased", n_outputs=1, weights=tmp_path)

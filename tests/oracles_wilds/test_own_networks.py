@@ -1,4 +1,4 @@
-"""Images and texts of one's own with the networks of torchvision and transformers: trained, kept, read again."""
+"""Images and texts of your own with the networks of torchvision and transformers: trained, kept, read again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_bert_remembers_where_its_vocabulary_is(wilds_package, tmp_path):
     again = load_network(tmp_path / "out", resources=Resources(device="cpu"))
     assert same(done, predictions(again, read_new(again, table)))
     bert.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match=re.escape(f"weights {str(bert)!r} is no folder")):
+    with pytest.raises(InputError, match=re.escape(f"weights {str(bert)!r} is not a folder")):
         load_network(tmp_path / "out", resources=Resources(device="cpu"))
     assert (
         load_network(tmp_path / "out", resources=Resources(device="cpu", weights=tmp_path / "moved")).description.recipe

@@ -275,7 +275,7 @@ def test_files_of_a_glob_must_have_the_same_columns(tmp_path):
     write(tmp_path, "a.csv", "y,p,domain\n1,0.5,a\n")
     write(tmp_path, "b.csv", "y,q,domain\n1,0.5,a\n")
     said = refusal(lambda: open_table(f"{tmp_path}/*.csv"))
-    assert re.search(r"file '.*b\.csv' has other columns than '.*a\.csv'; give files of one shape\.", said)
+    assert re.search(r"file '.*b\.csv' has other columns than '.*a\.csv'; give files with the same columns\.", said)
 
 
 def test_what_is_not_a_file_is_refused(tmp_path):

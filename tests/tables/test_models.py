@@ -159,7 +159,7 @@ def test_a_long_file_that_cannot_be_split_is_refused(tmp_path):
         refusal(lambda: read_models([str(path)], model="model")),
     )
     assert re.search(
-        r"^model is a column of one long file, and 2 are given",
+        r"^model is a column of one long file, but 2 files are given",
         refusal(lambda: read_models([str(path)] * 2, model="run")),
     )
     path.write_text("y,p,domain,run\n1,0.5,a,x\n0,0.5,b,\n")

@@ -54,7 +54,7 @@ def test_a_table_of_many_pieces_is_one_table_of_lines(tmp_path):
 
 
 def test_a_kept_column_is_not_overwritten_by_a_prediction():
-    with pytest.raises(InputError, match="is kept, but predictions are written by this name") as caught:
+    with pytest.raises(InputError, match="is kept, but predictions are written under this name") as caught:
         as_table(score_columns(P[:, 0]), kept={"p": P[:, 1]})
     assert caught.value.argument == "column 'p'"
 

@@ -1,4 +1,4 @@
-"""Calibration that has proved itself on domains left out: repair where that helps, and little elsewhere."""
+"""`AutoCalibrator`: a mix of calibrators, weighted by what each does on domains left out of its fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clovecal.domains import Name
 from clovecal.errors import InputError
 
 CHOICES = ("average", "mean", "worst")
-_FAR = 1e3  # times the scores' range: how far beyond them the identity map of a regression goes on
+_FAR = 1e3  # times the scores' range: how far beyond them the identity map of a regression continues
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class AutoCalibrator(MonotoneCalibrator):
             raise InputError(
                 "domains", "is None", "choosing a calibrator needs one label per row or a membership matrix"
             )
-        rows.domains.require_two().require_weight(rows.weight)
+        rows.domains.require_two()
         candidates, prior = self._candidates(rows)
         held_out = leave_domains_out(rows, candidates, squared_error, max_folds=self.max_folds)
         losses = np.array([list(held_out[name].values()) for name in candidates])

@@ -1,4 +1,4 @@
-"""What every calibrator shares: scores in, a map fitted, calibrated values out, and a way to keep and pass it on."""
+"""`Calibrator`, the base class: fit a map to scores, predict calibrated values, save them as JSON or ONNX."""
 
 from __future__ import annotations
 
@@ -115,6 +115,9 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Rows it was fitted on.
     domains_needed
         How many domains a fit needs at least: 0 for a calibrator that pools them. An attribute of the class.
+    tasks
+        What it calibrates, of "binary" (labels 0/1), "multiclass" (several columns) and "regression". An attribute of
+        the class; an audit leaves a calibrator out that is not for its rows.
 
     See Also
     --------
@@ -124,6 +127,7 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> class Shift(Calibrator):
+    ...     tasks = ("binary", "regression")
     ...     def _fit(self, rows):
     ...         self.shift_ = float(np.average(rows.y - rows.scores[:, 0], weights=rows.weight))
     ...     def _map(self, columns):
@@ -143,6 +147,7 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
     n_rows_: int
     domains_needed: ClassVar[int] = 0
+    tasks: ClassVar[tuple[str, ...]] = ("binary", "multiclass", "regression")
 
     # For scikit-learn's metadata routing scores are what others call X.
     __metadata_request__fit: ClassVar = {"scores": metadata_routing.UNUSED}
@@ -163,11 +168,16 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight
             Frequencies of the rows.
         """
-        return self.fit_rows(ScoredRows.of(scores, y, domains, sample_weight))
+        rows = ScoredRows.of(scores, y, domains, sample_weight)
+        if self.domains_needed and rows.domains is not None:
+            rows.domains.require_weight(rows.weight)
+        return self.fit_rows(rows)
 
     def fit_rows(self, rows: ScoredRows) -> Self:
-        """Fit on rows that are checked already, as `fit` does."""
+        """Fit on rows that are checked already, each of whose domains has a row of positive weight."""
         self.check_parameters()
+        if rows.task not in self.tasks:
+            raise InputError("y", f"is {rows.task}", f"a {type(self).__name__} is for {' or '.join(self.tasks)}")
         self._fit(rows)
         self.n_features_in_ = rows.n_problems
         self.n_rows_ = len(rows.y)
@@ -187,7 +197,7 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(
                 "scores",
                 f"has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}",
-                "pass as many",
+                "pass the same number",
             )
         return self.calibrate(columns)
 

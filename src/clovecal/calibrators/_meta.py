@@ -1,4 +1,4 @@
-"""A model and its calibrator as one scikit-learn estimator, calibrated on rows the model was not fitted on."""
+"""`CalibratedByDomain`: a model and its calibrator as one scikit-learn estimator, with out-of-fold predictions."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         if isinstance(calibrator, type) or not (hasattr(calibrator, "fit") and hasattr(calibrator, "predict")):
             raise InputError("calibrator", f"is {calibrator!r}", "pass an object that has fit and predict")
         scores = self._out_of_fold_scores(X, labels, target, members, weight)
-        self.calibrator_ = clone(calibrator, safe=False)  # what is no estimator is copied
+        self.calibrator_ = clone(calibrator, safe=False)  # what is not an estimator is copied
         passed = {"domains": members, "sample_weight": weight}
         known = {name: value for name, value in passed.items() if has_fit_parameter(self.calibrator_, name)}
         self.calibrator_.fit(scores, target, **known)
@@ -172,7 +172,7 @@ class CalibratedByDomain(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             scored[test] = True
         if scores is None or not scored.all():
             raise InputError(
-                "cv", f"leaves {int((~scored).sum())} rows out of every test fold", "use one that covers all"
+                "cv", f"leaves {int((~scored).sum())} rows out of every test fold", "use one that covers all rows"
             )
         return scores
 

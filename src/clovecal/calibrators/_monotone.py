@@ -88,7 +88,7 @@ class MonotoneCalibrator(Calibrator):
 def apply_steps(steps: MonotoneSteps, score: FloatArray, interpolation: str) -> FloatArray:
     """Return the map's value at each score: linear between knots or a step up at each, constant outside."""
     if interpolation == "linear":
-        # Rounding may put an interpolated 1 just above 1, which is no probability.
+        # Rounding may put an interpolated 1 just above 1, which is not a probability.
         return np.clip(np.interp(score, steps.knots, steps.values), steps.values[0], steps.values[-1])
     return steps.values[np.maximum(np.searchsorted(steps.knots, score, side="right") - 1, 0)]
 

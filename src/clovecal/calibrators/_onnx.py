@@ -1,4 +1,4 @@
-"""An ONNX model around a calibrator's own graph: double precision in and out, whatever maps scores in between."""
+"""Export to ONNX: the model around a calibrator's own graph, double precision in and out."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def register_calibrator(
     make
         A subclass of `Calibrator`, or a function that returns an unfitted one.
     meaning
-        What it does, in a line that goes on after "name: ".
+        What it does, in a line printed after "name: ".
     title
         What tables call it; None: its name.
     options

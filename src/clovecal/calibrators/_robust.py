@@ -120,7 +120,7 @@ class RobustIsotonic(MonotoneCalibrator):
     def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
         if rows.domains is None:
             raise InputError("domains", "is None", "a robust fit needs one label per row or an n×k membership matrix")
-        domains = rows.domains.require_weight(rows.weight).merge_small(self.min_domain_size, rows.weight)
+        domains = rows.domains.merge_small(self.min_domain_size, rows.weight)
         problems = [
             Cells.from_rows(
                 rows.scores[:, problem],

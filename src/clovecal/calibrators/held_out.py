@@ -1,4 +1,4 @@
-"""What a calibrator does in a domain that it has not seen: fitted without the domain, then judged on it."""
+"""How well a calibrator works in a new domain: fitted without each domain in turn, then judged on it."""
 
 from __future__ import annotations
 

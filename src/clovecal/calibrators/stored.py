@@ -55,7 +55,7 @@ def text(state: Mapping[str, Any], name: str) -> str:
     """Read a text."""
     value = state.get(name)
     if not isinstance(value, str):
-        raise InputError(f"its {name!r}", "is missing or not a text", REMEDY)
+        raise InputError(f"its {name!r}", "is missing or not text", REMEDY)
     return value
 
 

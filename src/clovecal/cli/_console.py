@@ -1,4 +1,4 @@
-"""What several commands share: options, reading a table, wording errors, progress, output."""
+"""Shared by the commands: options, reading a table, wording errors, progress, output."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def table_options(command: F) -> F:
                 metavar="COLUMN",
                 help="Column of domain labels; once per 0/1 column for domains that overlap.",
             ),
-            click.option("--weight", metavar="COLUMN", help="Column of frequencies."),
+            click.option("--weight", metavar="COLUMN", help="Column of weights (frequencies)."),
             click.option("--positive", metavar="VALUE", help="The label that counts as 1, when labels are text."),
             click.option(
                 "--format",
                 type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
-                help="Format of the file, when its ending does not tell.",
+                help="Format of the file, if its ending does not tell.",
             ),
         )
     ):

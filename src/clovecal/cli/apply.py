@@ -7,18 +7,20 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import output_option, reject_input_as_output
+from clovecal.cli._registered import import_option
 from clovecal.progress import on_terminal
 
 
 @click.command("apply")
 @click.argument("calibrator", type=click.Path(path_type=Path))
 @click.argument("file")
-@output_option("the rows with a new column; the ending says in which format")
+@output_option("the rows with a new column, in the format of the ending")
 @click.option(
     "--score", "scores", multiple=True, metavar="COLUMN", help="Column of scores; once per class for several."
 )
 @click.option("--column", default="calibrated", show_default=True, help="Name of the new column.")
 @click.option("--format", type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]), help="Format of FILE.")
+@import_option
 def command(
     calibrator: Path, file: str, output: Path, force: bool, scores: tuple[str, ...], column: str, format: str | None
 ) -> None:

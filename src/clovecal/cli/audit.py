@@ -19,6 +19,7 @@ from clovecal.cli._console import (
     reject_input_as_output,
     table_options,
 )
+from clovecal.cli._registered import import_option
 
 
 @click.command("audit")
@@ -27,9 +28,12 @@ from clovecal.cli._console import (
 @click.option("--task", type=click.Choice(["binary", "multiclass", "regression"]), help="What kind of model (guessed).")
 @click.option("--bins", default=10, show_default=True, help="Bins of the calibration error.")
 @click.option("--ci", default=0.95, show_default=True, help="Confidence level of the intervals.")
-@click.option("--tolerance", default=0.01, show_default=True, help="Calibration error still called calibrated.")
+@click.option(
+    "--tolerance", default=0.01, show_default=True, help="Largest calibration error that still counts as calibrated."
+)
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page (HTML) here.")
 @click.option("--force", is_flag=True, help="Replace an existing page.")
+@import_option
 @json_option
 def command(
     file: str,

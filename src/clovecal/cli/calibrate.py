@@ -19,39 +19,25 @@ from clovecal.cli._console import (
     reject_input_as_output,
     table_options,
 )
+from clovecal.cli._registered import RegisteredName, RegisteredOption, import_option
 from clovecal.errors import InputError
 
 if TYPE_CHECKING:
     from clovecal.calibrators import Calibrator, RegisteredCalibrator
 
 
-class _Method(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
-    """The name of a calibrator, as the registry has them when the command runs."""
-
-    name = "method"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        return f"[{'|'.join(_registry())}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in _registry():
-            self.fail(f"{value!r} is not one of {', '.join(map(repr, _registry()))}.", param, ctx)
-        return str(value)
-
-
-class _MethodOption(click.Option):
-    """The option whose help says what each calibrator does."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        self.help = "; ".join(f"{name}: {entry.meaning}" for name, entry in _registry().items()) + "."
-        return super().get_help_record(ctx)
-
-
 @click.command("calibrate")
 @click.argument("file")
 @output_option("the calibrator (JSON)")
 @table_options
-@click.option("--method", cls=_MethodOption, type=_Method(), default="auto", show_default=True)
+@click.option(
+    "--method",
+    cls=RegisteredOption,
+    type=RegisteredName(lambda: _registry()),
+    listing=lambda: "; ".join(f"{name}: {entry.meaning}" for name, entry in _registry().items()) + ".",
+    default="auto",
+    show_default=True,
+)
 @click.option(
     "--objective",
     type=click.Choice(["risk", "regret"]),
@@ -63,6 +49,7 @@ class _MethodOption(click.Option):
     help="Share of the rows, from the worst domains, that the robust fit is for: 0 the worst domain alone (the "
     "default), 1 all rows.",
 )
+@import_option
 @json_option
 def command(
     file: str,

@@ -8,12 +8,14 @@ from typing import Any
 import click
 
 from clovecal.cli._console import json_option, load, naming, print_json, progress, table_options
+from clovecal.cli._registered import import_option
 
 
 @click.command("compare")
 @click.argument("calibrator", type=click.Path(path_type=Path))
 @click.argument("file")
 @table_options
+@import_option
 @json_option
 def command(calibrator: Path, file: str, as_json: bool, **columns: Any) -> None:
     """Audit a held-out file before and after calibration.

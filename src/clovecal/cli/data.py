@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import progress
+from clovecal.cli._registered import import_option
 from clovecal.progress import on_terminal
 
 _WILDS = "wilds"
@@ -25,6 +26,7 @@ def command() -> None:
 
 
 @command.command("list")
+@import_option
 def list_data() -> None:
     """List the data sets and where they are.
 
@@ -32,6 +34,7 @@ def list_data() -> None:
     Example:
         clovecal data list
     """
+    from clovecal.datasets import wilds
     from clovecal.datasets.registry import DATA_SETS, find_file
 
     for one in DATA_SETS.values():
@@ -43,12 +46,14 @@ def list_data() -> None:
         else:
             place = f"not here: clovecal data fetch {one.name}"
         click.echo(f"{one.name:<10} {one.description}\n{'':<10} [{place}]")
-    click.echo(f"{_WILDS:<10} five data sets of images and texts: Camelyon17, CivilComments, FMoW, PovertyMap, Amazon")
+    titles = ", ".join(wilds.published(name).title for name in wilds.NAMES)
+    click.echo(f"{_WILDS:<10} {len(wilds.NAMES)} data sets of images and texts: {titles}")
     click.echo(f"{'':<10} [in a folder of yours: clovecal data check {_WILDS} --root DIR]")
 
 
 @command.command("fetch")
 @click.argument("name")
+@import_option
 def fetch_data(name: str) -> None:
     """Download a data set into the cache and check it.
 
@@ -75,8 +80,11 @@ def fetch_data(name: str) -> None:
 
 @command.command("check")
 @click.argument("name")
-@click.option("--root", type=click.Path(path_type=Path), help="For wilds: the folder that holds its folders.")
-@click.option("--dataset", metavar="NAME", help="For wilds: the one data set to check; otherwise all that are there.")
+@click.option(
+    "--root", type=click.Path(path_type=Path), help="For wilds: the folder that holds camelyon17_v1.0 and the others."
+)
+@click.option("--dataset", metavar="NAME", help="For wilds: check this data set alone; default: all that are there.")
+@import_option
 def check_data(name: str, root: Path | None, dataset: str | None) -> None:
     """Check that a data set's files are all there and are the published ones.
 
@@ -94,7 +102,7 @@ def check_data(name: str, root: Path | None, dataset: str | None) -> None:
             raise InputError("--root", "is missing", "name the folder that holds camelyon17_v1.0 and the others")
         _check_wilds(root, dataset)
     elif root is not None or dataset is not None:
-        raise InputError("--root and --dataset", "are for wilds", f"check {name} without them")
+        raise InputError("--root and --dataset", "only apply to wilds", f"check {name} without them")
     else:
         _check_registered(name)
 

@@ -16,7 +16,7 @@ from clovecal.cli._console import (
     progress,
     reject_input_as_output,
 )
-from clovecal.cli._modules import import_option
+from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
 from clovecal.training.objectives import OBJECTIVES, objective_names
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     default="clove",
     show_default=True,
     metavar="NAME",
-    help=f"What training minimises: {', '.join(objective_names(for_heads=True))}.",
+    cls=RegisteredOption,
+    listing=lambda: f"What training minimises: {', '.join(objective_names(for_heads=True))}.",
 )
 @click.option(
     "--penalty",
@@ -58,16 +59,16 @@ if TYPE_CHECKING:
     help="Column (npz: array) of domain labels; once per 0/1 column for domains that overlap.",
 )
 @click.option(
-    "--features", "prefix", metavar="PREFIX", help="How feature columns begin; default: all other columns of numbers."
+    "--features", "prefix", metavar="PREFIX", help="Prefix of the feature columns; default: all other numeric columns."
 )
 @click.option(
     "--batch-size",
     type=int,
     default=256,
     show_default=True,
-    help="Rows per batch, as many from each domain; 0: all rows.",
+    help="Rows per batch, the same number from each domain; 0: all rows.",
 )
-@click.option("--max-steps", type=int, default=5000, show_default=True, help="Most training steps.")
+@click.option("--max-steps", type=int, default=5000, show_default=True, help="Maximum number of training steps.")
 @click.option(
     "--seed",
     type=int,
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
-    help="Format of a table, when its ending does not tell.",
+    help="Format of a table, if its ending does not tell.",
 )
 @import_option
 @json_option

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import check_writable, needing, output_option, progress, reject_input_as_output
-from clovecal.cli._modules import import_option
+from clovecal.cli._registered import import_option
 from clovecal.errors import InputError
 
 
@@ -27,7 +27,7 @@ from clovecal.errors import InputError
     "--images",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Predict the images in this folder with a network: those that TABLE names, or without a table all.",
+    help="Predict images in this folder with a network: those that TABLE names, or without TABLE all of them.",
 )
 @click.option("--texts", is_flag=True, help="Predict the texts in TABLE with a network.")
 @click.option("--input", metavar="NAME", help="Column of images' files, or of texts (guessed: file, text, …).")
@@ -38,7 +38,7 @@ from clovecal.errors import InputError
 @click.option(
     "--format",
     type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
-    help="Format of a table of features, when its ending does not tell.",
+    help="Format of a table of features, if its ending does not tell.",
 )
 @import_option
 def command(
@@ -72,7 +72,7 @@ def command(
     check_writable(output, overwrite=force)
     reject_input_as_output(output, model, *([] if source is None else [source]))
     if output.suffix.lower() not in (".parquet", ".csv"):
-        raise InputError(f"output {str(output)!r}", "has another ending than .parquet and .csv", "choose one of them")
+        raise InputError(f"output {str(output)!r}", "does not end in .parquet or .csv", "choose one of them")
     if images is not None or texts:
         if images is not None and texts:
             raise InputError("--images and --texts", "are both given", "a network reads one of them")
@@ -93,7 +93,9 @@ def command(
         )
         return
     if model.is_dir():
-        raise InputError(f"path {str(model)!r}", "is a folder, as a network is", "add --images FOLDER or --texts")
+        raise InputError(
+            f"path {str(model)!r}", "is a folder, as trained networks are", "add --images FOLDER or --texts"
+        )
     if source is None:
         raise InputError("FEATURES", "is missing", "name the file of features to predict")
     if with_features or input is not None or weights is not None:

@@ -118,7 +118,7 @@ def _reproduce(
                 with on_terminal() as progress:
                     study.run(plan, progress=progress)
             except KeyboardInterrupt:
-                click.echo("clovecal: interrupted; what is done is kept, and the same command goes on.", err=True)
+                click.echo("clovecal: interrupted; what is done is kept, and the same command continues.", err=True)
                 sys.exit(130)
     if _is_first_process():
         _show(study, output, plan)

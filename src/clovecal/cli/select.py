@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from clovecal.cli._console import json_option, naming, print_json, progress, table_options
+from clovecal.cli._registered import RegisteredName, import_option
 from clovecal.selection import CRITERIA
 
 
-class _Floor(click.ParamType[float | str]):
+class _Floor(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
     name = "floor"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
@@ -34,7 +35,7 @@ class _Floor(click.ParamType[float | str]):
 )
 @click.option(
     "--criterion",
-    type=click.Choice(list(CRITERIA)),
+    type=RegisteredName(lambda: CRITERIA),
     default="ece",
     show_default=True,
     help="What is measured in every domain; the lowest wins.",
@@ -55,8 +56,9 @@ class _Floor(click.ParamType[float | str]):
     default=1,
     show_default=True,
     metavar="COUNT",
-    help="How often rows are dealt anew; criterion and accuracy are averages.",
+    help="How many times to deal the rows anew; criterion and accuracy are averages over the deals.",
 )
+@import_option
 @json_option
 def command(
     files: tuple[str, ...],
@@ -115,4 +117,4 @@ def command(
     else:
         click.echo(str(selection))
         if not no_recalibration:
-            click.echo("\nBoth columns are of the model recalibrated; --no-recalibration judges it as it is.")
+            click.echo("\nBoth columns judge the recalibrated model; --no-recalibration judges it as it is.")

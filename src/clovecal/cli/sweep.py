@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from clovecal.cli._console import needing, progress
-from clovecal.cli._modules import import_option
+from clovecal.cli._registered import import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
 
@@ -27,7 +27,7 @@ from clovecal.progress import on_terminal
 def command(config: Path, output: Path | None, device: str | None, force: bool) -> None:
     """Train many models at once and write their predictions.
 
-    CONFIG is a TOML file. Members draw what is given as a range; a sweep that was interrupted or killed goes on where
+    CONFIG is a TOML file. Members draw what is given as a range; a sweep that was interrupted or killed continues where
     it was. The folder gets a line of records.jsonl for each member, predictions/NAME.parquet of the held-out rows,
     which `clovecal select` reads, and models/NAME.safetensors, which `clovecal predict` reads.
 
@@ -53,7 +53,7 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         weight_decay = {log10 = [-5, -3]}
         hidden = {log2 = [6, 9], layers = 2} # or widths, such as [256, 256]
         [[objective]]
-        name = "clove"                       # or erm, irm, coral, group-dro
+        name = "clove"                       # clovecal finetune --help lists the others
         penalty = {log10 = [2, 6]}
         anneal = {uniform = [100, 500]}      # steps
         of = "positive"                      # and the other options of the objective
@@ -88,8 +88,8 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
             click.echo(f"clovecal: interrupted; {folder.path} is left as it was.", err=True)
         else:
             click.echo(
-                f"clovecal: interrupted; what is finished ({written} of {len(missing)} members this time) is in "
-                f"{folder.path}, the same command{' without --force' if force else ''} goes on from there.",
+                f"clovecal: interrupted; finished members ({written} of {len(missing)} of this run) are kept in "
+                f"{folder.path}, the same command{' without --force' if force else ''} continues from there.",
                 err=True,
             )
         sys.exit(130)
@@ -111,6 +111,7 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
             "lower learning_rate, the penalty or weight_decay, then start anew with --force",
         )
     click.echo(
-        f"{len(members) - len(diverged)} models of {len(data.training):,} rows, judged on {len(data.y):,} others."
+        f"{len(members) - len(diverged)} models trained on {len(data.training):,} rows, "
+        f"judged on {len(data.y):,} others."
     )
     click.echo(f"Next: clovecal select '{folder.path / 'predictions'}/*.parquet'")

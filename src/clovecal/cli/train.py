@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clovecal.cli._console import json_option, needing, print_json, progress
-from clovecal.cli._modules import import_option
+from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
 from clovecal.training.objectives import objective_names
@@ -74,8 +74,10 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
 @click.option(
     "--backbone",
     metavar="NAME",
-    help="tiny-image or tiny-text (default: small, for trying out); resnet18, 34, 50, densenet121, 169, 201; "
-    "bert-base-uncased, bert-base-cased, bert-large-uncased; or one that you registered.",
+    cls=RegisteredOption,
+    listing=lambda: (
+        f"One of {', '.join(_backbones())}; default: {' or '.join(_FOR_TRYING_OUT.values())}, small, for trying out."
+    ),
 )
 @click.option(
     "--weights",
@@ -88,7 +90,8 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
     default="erm",
     show_default=True,
     metavar="NAME",
-    help=f"What training minimises: {', '.join(objective_names())}.",
+    cls=RegisteredOption,
+    listing=lambda: f"What training minimises: {', '.join(objective_names())}.",
 )
 @click.option(
     "--penalty", default="auto", show_default=True, help="Weight of the penalty; auto: 100 for clove, else 1."
@@ -97,19 +100,19 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
     "--warm-up",
     type=click.IntRange(0),
     metavar="EPOCHS",
-    help="Epochs before the penalty has its weight; default: a fifth for clove and irm, else 0.",
+    help="Epochs before the penalty has its full weight; default: a fifth for clove and irm, else 0.",
 )
-@click.option("--epochs", type=click.IntRange(1), help="Passes over the rows; default: by the backbone.")
-@click.option("--batch-size", type=int, help="Rows per batch; default: by the backbone.")
+@click.option("--epochs", type=click.IntRange(1), help="Passes over the rows; default: depends on the backbone.")
+@click.option("--batch-size", type=int, help="Rows per batch; default: depends on the backbone.")
 @click.option(
     "--domains-per-batch",
     type=click.IntRange(1),
-    help="Domains that a batch has rows of, where there are many; default: all. erm has no use for it.",
+    help="Domains per batch, where there are many; default: all. erm does not use it.",
 )
-@click.option("--lr", "learning_rate", type=float, help="Learning rate; default: by the backbone.")
-@click.option("--weight-decay", type=click.FloatRange(0), help="Weight decay; default: by the backbone.")
+@click.option("--lr", "learning_rate", type=float, help="Learning rate; default: depends on the backbone.")
+@click.option("--weight-decay", type=click.FloatRange(0), help="Weight decay; default: depends on the backbone.")
 @click.option("--flips", is_flag=True, help="Mirror images at random in training.")
-@click.option("--max-tokens", type=click.IntRange(1), help="Tokens of a text that BERT reads; default: 300.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Tokens per text that BERT reads; default: 300.")
 @click.option("--precision", type=click.Choice(["bf16", "fp16"]), help="Train in half precision.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the initial weights and the batches.")
 @click.option("--device", help="cpu, cuda, cuda:1, …; default: a GPU if there is one.")
@@ -118,7 +121,7 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
     "--checkpoint-every",
     type=click.IntRange(1),
     metavar="STEPS",
-    help="Steps that a killed run may lose; default: an epoch, within 50 to 500.",
+    help="Steps between checkpoints, which a killed run may lose; default: an epoch, but 50 to 500.",
 )
 @import_option
 @json_option
@@ -152,7 +155,7 @@ def command(
 
     TABLE (CSV or Parquet) has a label and a domain in each row, and the name of an image's file or a text. The network
     is written to a folder, with a table of predictions and features for each split but the training rows, which the
-    other commands read. A run that is interrupted or killed goes on by the same command.
+    other commands read. A run that is interrupted or killed is continued by the same command.
 
     \b
     Example:
@@ -164,7 +167,7 @@ def command(
         raise InputError("--images and --texts", problem, "a network reads one of them")
     kind = "text" if images is None else "image"
     if size is not None and images is None:
-        raise InputError("--size", f"is {size!r}, but texts have none", "leave it out")
+        raise InputError("--size", f"is {size!r}, but texts have no size", "leave it out")
     with needing("train,tables", "training"):
         from clovecal.datasets.folder import image_folder, text_table
         from clovecal.training.loop.fitting import TrainingWarning
@@ -221,7 +224,7 @@ def command(
         raise (error.about(columns) if error.argument == "domains" else error) from None
     except KeyboardInterrupt:
         again = "the same command without --force" if force else "the same command"
-        click.echo(f"clovecal: interrupted; {again} goes on from the last checkpoint.", err=True)
+        click.echo(f"clovecal: interrupted; {again} continues from the last checkpoint.", err=True)
         sys.exit(130)
     if not is_first_process():
         return
@@ -229,6 +232,12 @@ def command(
         print_json(_details(output, done))
         return
     _show(output, data, done, images)
+
+
+def _backbones() -> Iterable[str]:
+    from clovecal.training.network.backbones import BACKBONES
+
+    return BACKBONES
 
 
 def _size(text: str | None) -> int | tuple[int, int] | None:
@@ -269,9 +278,9 @@ def _announce(table: str, roles: str, data: LazyDataset) -> None:
     if data.classes:
         unseen = [name for number, name in enumerate(data.classes) if number not in set(rows.y.tolist())]
         if unseen:
-            click.echo(f"{table}: no row to train on has the label {_listed(unseen)}.", err=True)
+            click.echo(f"{table}: no training row has the label {_listed(unseen)}.", err=True)
     if "val" not in data.split_counts:
-        click.echo(f"{table}: no row is val; the last epoch is kept.", err=True)
+        click.echo(f"{table}: no validation rows; the last epoch is kept.", err=True)
         return
     judged = data.part("val").as_domains().counts
     unjudged = [str(name) for name in rows.as_domains().counts if name not in judged]

@@ -1,4 +1,4 @@
-"""The one shape every data set comes in: rows (x, y) that know their domain e, as in the paper's section on set-up."""
+"""`DomainDataset`, the shape of every data set in memory: rows (x, y) with their domain e (paper: set-up)."""
 
 from __future__ import annotations
 

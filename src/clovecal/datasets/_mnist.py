@@ -100,7 +100,7 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
     start = 4 + 4 * axes
     shape = tuple(np.frombuffer(content[4:start], dtype=">u4").tolist()) if len(content) >= start else ()
     if content[:3] != bytes((0, 0, _UNSIGNED_BYTE)) or not shape or len(content) != start + math.prod(shape):
-        raise InputError(f"file {str(path)!r}", "is no idx file of bytes", "remove it and fetch the data set again")
+        raise InputError(f"file {str(path)!r}", "is not an idx file of bytes", "remove it and fetch the data set again")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Image files before a network sees them: which there are, how large they are, and all of them in one size."""
+"""Image files before training: finding them, checking their sizes, and resizing them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def images_in(folder: str | Path, *, size: int | tuple[int, int] | None = None) 
     Parameters
     ----------
     folder
-        Where to look; what is an image is told by the name's ending, hidden files are left out.
+        Where to look. Images are recognised by the ending of their names; hidden files are left out.
     size
         As in `clovecal.datasets.folder.image_folder`.
     """
@@ -84,7 +84,7 @@ def images_in(folder: str | Path, *, size: int | tuple[int, int] | None = None) 
 
 
 def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> None:
-    """Raise if an image file is missing, has no readable header, more than 8 bits a channel, or another size.
+    """Raise if an image file is missing, has no readable header, more than 8 bits per channel, or another size.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
             continue
         if deep:
             raise inputs.error(
-                index, "has more than 8 bits a channel, which would be cut off", "scale such images to 8 bits first"
+                index, "has more than 8 bits per channel, which would be cut off", "scale such images to 8 bits first"
             )
         size = size or found
         if found != size and inputs.decode is decode_image:
@@ -139,10 +139,10 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
                 "resize it first" if expected else "pass size, the width and height to which all are resized",
             )
     if broken:
-        wrong = "no image that can be read" if inputs.path(broken[0]).exists() else "missing"
+        wrong = "cannot be read as an image" if inputs.path(broken[0]).exists() else "is missing"
         more = f", and {len(broken) - 1} more cannot be read" if len(broken) > 1 else ""
         remedy = "replace them, or leave them out" if more else "replace it, or leave it out"
-        raise inputs.error(broken[0], f"is {wrong}{more}", remedy)
+        raise inputs.error(broken[0], f"{wrong}{more}", remedy)
 
 
 def resized_to(inputs: Inputs) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """Data sets by name: those of the package and a user's own; where their files are, and their checked download.
 
-Files are looked for in a folder of the user's, ``$CLOVECAL_DATA/NAME``, and then in a cache that downloads go to.
+Files are looked for in the user's folder ``$CLOVECAL_DATA/NAME``, and then in a cache that downloads go to.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def register_dataset(
     array(['north', 'south'], dtype='<U5')
     """
     if not name or Path(name).name != name:
-        raise InputError("name", f"is {name!r}", "pass what can name a folder")
+        raise InputError("name", f"is {name!r}", "pass a name that a folder can have")
     DATA_SETS[name] = DataSet(name, load, description, tuple(files))
     return DATA_SETS[name]
 

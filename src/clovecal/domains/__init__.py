@@ -1,4 +1,4 @@
-"""Domains of the rows, and what holds a metric's value in each of them.
+"""`Domains`, which domain each row belongs to, and `DomainResult`, a metric's value in each of them.
 
 The paper (section 2.1) calls them environments; here the word is domain throughout.
 """

@@ -172,15 +172,18 @@ class Domains:
         weight
             Weights of the rows; None: every row counts.
         """
-        rows = np.arange(self.n_rows) if self.rows is None else self.rows
-        counts = np.ones(len(rows), dtype=bool) if weight is None else weight[rows] > 0
-        small = np.bincount(self.codes, weights=counts, minlength=len(self.names)) < min_rows
+        k = len(self.names)
+        counted = self.codes
+        if weight is not None:
+            counted = self.codes[(weight if self.rows is None else weight[self.rows]) > 0]
+        small = np.bincount(counted, minlength=k) < min_rows
         if not small.any():
             return self
         kept = np.flatnonzero(~small)
-        position = np.full(len(self.names), len(kept), dtype=np.intp)
+        position = np.full(k, len(kept), dtype=np.intp)
         position[kept] = np.arange(len(kept))
         names = tuple(self.names[number] for number in kept)
+        rows = np.arange(self.n_rows) if self.rows is None else self.rows
         # A row in two small domains is in their union once.
         rows, codes = np.unique(np.column_stack((rows, position[self.codes])), axis=0).T
         together = codes == len(kept)

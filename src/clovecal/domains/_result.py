@@ -1,4 +1,4 @@
-"""A metric overall and in every domain: what computes it, and what comes out (paper: section 5.1)."""
+"""`DomainResult`, a metric overall and in every domain, and the estimators that compute it (paper: section 5.1)."""
 
 from __future__ import annotations
 

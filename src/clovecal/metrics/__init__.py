@@ -1,4 +1,4 @@
-"""One quantity a file; every metric is a plain function of labels, predictions and weights."""
+"""The metrics, one per file: plain functions of labels, predictions and weights."""
 
 from clovecal.metrics._accuracy import accuracy
 from clovecal.metrics._brier import brier

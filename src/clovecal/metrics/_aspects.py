@@ -1,4 +1,4 @@
-"""The two columns that calibration compares: an outcome, and the score that claims to predict its frequency.
+"""The two columns that calibration compares: an outcome, and the score that is its predicted frequency.
 
 Definition 1 of the paper compares P(y=1) with y ("positive"); its ECE and MMCE compare the top label's confidence
 with its correctness ("confidence").

@@ -151,7 +151,7 @@ def invert(
 ) -> FloatArray:
     """Return the range of true values whose simulated errors make the observed one unsurprising.
 
-    An observed error within ``tie`` of a quantile is no surprise: few rows give few possible errors, 0 among them.
+    An observed error within ``tie`` of a quantile is not surprising: few rows give few possible errors, 0 among them.
     """
     limits = np.empty((len(levels), 2))
     for side, (simulate, direction) in enumerate(((for_lower, 1), (for_upper, -1))):
@@ -211,7 +211,7 @@ class _Noise:
 
 
 def _sorted_quantile(ordered: FloatArray, q: float) -> float:
-    """Return a quantile of sorted draws; farther out than they reach, as far as a normal's tail would go on."""
+    """Return a quantile of sorted draws; beyond their range, extrapolated like a normal's tail."""
     reached = min(_TAIL_DRAWS / len(ordered), 0.25)
     if not reached <= q <= 1 - reached:
         inner = reached if q < 0.5 else 1 - reached

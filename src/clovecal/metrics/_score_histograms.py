@@ -1,4 +1,4 @@
-"""Where the scores lie: histograms and quartiles of all rows and of each domain, on common edges."""
+"""Histograms and quartiles of the scores, of all rows and of each domain, on common edges."""
 
 from __future__ import annotations
 

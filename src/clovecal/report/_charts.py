@@ -50,13 +50,13 @@ def estimate_values(estimate: Estimate, *, percent: bool = False) -> Spec:
 
 
 def names_axis(count: int) -> alt.Y:
-    """Return the axis of so many domains' names, in the order of the data."""
+    """Return the axis of ``n`` domains' names, in the order of the data."""
     axis = alt.Axis(labelLimit=150, labelFontSize=12 if count <= 25 else 11, ticks=False, domain=False, labelPadding=6)
     return alt.Y("name:N", title=None, sort=None, axis=axis)
 
 
 def height_of(lines: int) -> int:
-    """Return the height of a chart with so many lines, closer together where there are many."""
+    """Return the height of a chart with ``lines`` lines, closer together where there are many."""
     return lines * (26 if lines <= 12 else 20 if lines <= 25 else 17)
 
 

@@ -207,7 +207,7 @@ class Report:
     overall, domains
         The table of domains, the worst first.
     most_drawn
-        Domains that charts show at most: the first so many.
+        The most domains that charts show: the first ones.
     diagram, histograms, invariance, repair, ranking
         Sections; None where one does not apply.
     notes

@@ -1,4 +1,4 @@
-"""What the charts are drawn from: reliability curves, score histograms and shifts between domains."""
+"""The data of the page's charts: reliability curves, score histograms and shifts between domains."""
 
 from __future__ import annotations
 

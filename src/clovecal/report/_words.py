@@ -92,7 +92,7 @@ def difference(value: float, words: Words) -> str:
 def apart(test: Invariance, words: Words) -> str:
     """Say how far a score's meanings are apart; the estimate has its noise taken off, which may leave nothing."""
     if test.shift < 5e-4:
-        return "by less than its noise away"
+        return "less than the noise away"
     return f"typically {difference(test.shift, words)} away"
 
 

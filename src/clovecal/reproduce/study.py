@@ -1,10 +1,10 @@
-"""The one shape of a study: what it can be asked, what it runs, and the tables and figures made of its records.
+"""`Study`, the shape of every study: its options, its runs, and the tables and figures made of its records.
 
 A study is a package beside this module whose ``__init__`` declares a `Study` and whose other modules do the work:
 
 ``study``
     ``plan(output, **options)`` says what will have a record; ``run(plan, *, progress)`` appends the records that are
-    missing, so that an interrupted run goes on where it stopped.
+    missing, so that an interrupted run continues where it stopped.
 ``tables``
     ``tables(records)`` returns markdown; perhaps ``summary(records)``, what a command prints instead.
 ``figures``

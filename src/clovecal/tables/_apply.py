@@ -67,7 +67,7 @@ def apply_to_file(
     expected = getattr(calibrator, "n_features_in_", len(names))
     if len(names) != expected:
         raise InputError(
-            "scores", f"names {quoted(names)}, but the calibrator was fitted on {expected} column(s)", "name as many"
+            "scores", f"names {quoted(names)}, but the calibrator was fitted on {expected} column(s)", "name that many"
         )
     added = [column] if len(names) == 1 else [f"{column}_{number}" for number in range(len(names))]
     taken = next((name for name in added if name in table.columns), None)

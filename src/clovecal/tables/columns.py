@@ -1,4 +1,4 @@
-"""Columns of a file as arrays: numbers, labels, names and texts; what is missing or wrong is told by data row.
+"""Columns of a file as arrays: numbers, labels, names and texts; errors name the data row.
 
 Two ways to read them: batch by batch, by the functions that take an arrow array and the number of rows before it; or
 some columns of a table as a whole, by `read_columns`.

@@ -88,7 +88,7 @@ def read_features(
     names
         The feature columns themselves, as a fitted head knows them.
     format
-        Of a table, when its ending does not tell.
+        Of a table, if its ending does not tell.
     required
         Whether labels and domains must be there.
     """
@@ -103,7 +103,7 @@ def _from_archive(path: Path, label: str | None, domains: Sequence[str], require
     if not path.is_file():
         raise InputError(f"file {str(path)!r}", "does not exist", "check the name")
     if not zipfile.is_zipfile(path):
-        raise InputError(f"file {str(path)!r}", "cannot be read as npz: it is no whole archive", "write it again")
+        raise InputError(f"file {str(path)!r}", "cannot be read as npz: it is not a complete archive", "write it again")
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -136,7 +136,7 @@ def _from_archive(path: Path, label: str | None, domains: Sequence[str], require
             raise InputError(
                 f"array {name!r}",
                 f"of {str(path)!r} has {len(arrays[name])} rows but {x_name!r} has {len(X)}",
-                "store as many",
+                "store the same number",
             )
     for name in filter(None, (x_name, y_name, *chosen)):
         _reject_not_finite(arrays[name], name)
@@ -203,14 +203,14 @@ def _from_table(
         twice = next((name for name in names if required and name in others), None)
         if twice is not None:
             raise InputError(
-                f"column {twice!r}", f"of {source!r} is a feature and the label or domain too", "name another"
+                f"column {twice!r}", f"of {source!r} is both a feature and the label or domain", "name another"
             )
         wanted = list(names)
     else:
         wanted = [name for name in roles.features if name.startswith(prefix or "")]
     if not wanted and prefix is not None:
         raise InputError(
-            f"{source!r}", f"has no column whose name begins with {prefix!r}", "name the features' beginning"
+            f"{source!r}", f"has no column whose name begins with {prefix!r}", "pass the prefix that their names share"
         )
     used = [*wanted, *(name for name in table.columns if name in others and name not in wanted)]
     as_numbers = [name for name in wanted if names is not None or prefix]
@@ -224,7 +224,7 @@ def _from_table(
             raise InputError(
                 f"{source!r}",
                 "has no column of numbers besides the label and the domain",
-                "a list of numbers must be spread over a column each",
+                "spread lists of numbers over one column each",
             )
     if "label" in roles.guessed and not required and whole[roles.label].null_count == len(whole):
         roles = replace(roles, label=None)  # a column of labels to come

@@ -78,7 +78,7 @@ class TableFile:
                 raise self._reading_error(path, error) from None
 
     def empty(self) -> InputError:
-        """Return the error that there are no rows, for who needs some."""
+        """Return the error that there are no rows, for callers that need some."""
         return InputError(f"{self.name!r}", "has a header but no rows", "give a table with rows")
 
     def _reading_error(self, path: Path, error: Exception) -> InputError:
@@ -141,7 +141,7 @@ def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
     for path, columns in zip(paths[1:], names[1:], strict=True):
         if columns != names[0]:
             raise InputError(
-                f"file {str(path)!r}", f"has other columns than {str(paths[0])!r}", "give files of one shape"
+                f"file {str(path)!r}", f"has other columns than {str(paths[0])!r}", "give files with the same columns"
             )
     return TableFile(str(source), paths, format, names[0])
 

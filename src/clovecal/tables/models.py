@@ -56,7 +56,9 @@ def _from_long(sources: Sequence[str], model: str, options: dict[str, Any]) -> d
 
     if len(sources) != 1:
         raise InputError(
-            "model", f"is a column of one long file, and {len(sources)} are given", "leave it out for a file each"
+            "model",
+            f"is a column of one long file, but {len(sources)} files are given",
+            "leave it out for one file per model",
         )
     file = open_table(sources[0], format=options.pop("format", None))
     if model not in file.columns:

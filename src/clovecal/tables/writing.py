@@ -92,7 +92,7 @@ def as_table(predicted: Mapping[str, Any], *, kept: Mapping[str, Any] | None = N
 
     clash = next((name for name in predicted if kept and name in kept), None)
     if clash is not None:
-        raise InputError(f"column {clash!r}", "is kept, but predictions are written by this name", "rename it")
+        raise InputError(f"column {clash!r}", "is kept, but predictions are written under this name", "rename it")
     columns = {name: np.asarray(values) for name, values in {**(kept or {}), **predicted}.items()}
     return pa.table(
         {name: pa.array(values.tolist() if values.dtype.kind in "UT" else values) for name, values in columns.items()}

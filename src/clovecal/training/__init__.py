@@ -1,6 +1,6 @@
 """Training for calibration in every domain: CLOvE and its rivals (needs the ``train`` extra).
 
-Three ways in: `losses`, pure functions for a loop of one's own; `fit` with an objective, for any torch model;
+Three ways in: `losses`, pure functions for a loop of your own; `fit` with an objective, for any torch model;
 `CloveClassifier`, a scikit-learn estimator on frozen features. `train_ensemble` trains hundreds of models at once, and
 `export` trains a whole network on images or texts and writes it with tables of its predictions.
 """
@@ -12,6 +12,7 @@ from clovecal.training.objectives.registry import OBJECTIVES, make_objective, re
 
 if TYPE_CHECKING:
     from clovecal.training import losses
+    from clovecal.training.batch_domains import BatchDomains
     from clovecal.training.data import TrainingData
     from clovecal.training.ensemble import Member, TrainedEnsemble, train_ensemble
     from clovecal.training.head.classifier import CloveClassifier
@@ -50,6 +51,7 @@ __all__ = [
     "MLP",
     "OBJECTIVES",
     "Backbone",
+    "BatchDomains",
     "CLOvE",
     "CloveClassifier",
     "EarlyStopping",
@@ -80,6 +82,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "batch_domains": ["BatchDomains"],
     "data": ["TrainingData"],
     "ensemble": ["Member", "TrainedEnsemble", "train_ensemble"],
     "head.classifier": ["CloveClassifier"],

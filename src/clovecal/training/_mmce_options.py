@@ -39,7 +39,7 @@ class CheckedMmceOptions:
             raise InputError(
                 "gamma",
                 f"is {self.gamma:g}",
-                f"so sharp a kernel compares a row with hardly any other, pass at most {_SHARPEST:,}",
+                f"pass at most {_SHARPEST:,}: a sharper kernel compares a row with hardly any other",
             )
         check_positive(self.width, "width")
         check_choice(self.of, "of", ("confidence", "positive"))

@@ -91,8 +91,8 @@ class BatchDomains:
             start = values.new_zeros(self.n_domains + 1, *values.shape[1:])
             return start.index_add(0, self.codes, values)[:-1]
         matrix = self.columns(values.dtype)
-        flat = values.reshape(len(values), -1)
-        # On a GPU a product of so few columns and so many rows leaves most of it idle, and a compiler fuses the sum
+        flat = values[:, None] if values.ndim == 1 else values.flatten(start_dim=1)
+        # On a GPU a product of few columns and many rows leaves most of it idle, and a compiler fuses the sum
         # with what makes the values, which are then never in memory. With many domains the sum's terms would fill it.
         if values.is_cuda and flat.numel() * self.n_domains <= _MOST_TERMS:
             total = (matrix[:, :, None] * flat[:, None, :]).sum(dim=0)

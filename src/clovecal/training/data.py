@@ -93,7 +93,7 @@ class TrainingData:
 
 
 def count_labels(y: Tensor) -> int:
-    """Return how many classes there are at least, or raise if the labels are no whole numbers from 0."""
+    """Return how many classes there are at least, or raise if the labels are not whole numbers from 0."""
     lowest = float(y.min())
     if lowest < 0 or (y.is_floating_point() and bool((y != y.round()).any())):
         raise InputError("y", "has values other than 0, 1, …", "number the classes from 0, or use the squared loss")

@@ -283,6 +283,24 @@ def mean_by_domain(values: Tensor, domains: BatchDomainsLike, *, n_domains: int 
     return BatchDomains.of(domains, len(values), n_domains=n_domains).means(values)
 
 
+def mean_over_domains(values: Tensor, rows: Tensor) -> Tensor:
+    """Return the mean of a value per domain, (k,), over the domains that have rows; 0 if none has.
+
+    Parameters
+    ----------
+    values
+        A value for each domain.
+    rows
+        How many rows each has.
+
+    Examples
+    --------
+    >>> mean_over_domains(torch.tensor([1.0, 5.0, 2.0]), torch.tensor([3, 0, 1]))
+    tensor(1.5000)
+    """
+    return torch.where(rows > 0, values, 0).sum() / (rows > 0).sum().clamp(min=1)
+
+
 def _one_domain(y: Tensor) -> Tensor:
     return torch.zeros(len(y), dtype=torch.int64, device=y.device)
 

@@ -79,7 +79,7 @@ def test_a_damaged_file_in_the_sample_is_named_once(own_miniature):
 def test_counts_that_are_not_the_published_ones(own_miniature):
     folder = as_published(own_miniature("civilcomments"))
     problems = wilds.check("civilcomments", folder.parent).problems
-    assert problems[0] == "split train has 72 rows and not the published 269,038"
+    assert problems[0] == "split train has 72 rows instead of the published 269,038"
     assert len(problems) == 3
 
 
@@ -112,7 +112,7 @@ def test_the_command_ends_with_the_first_problem(run, own_miniature):
     assert code == 2
     assert "NOT as published" in out
     assert out.count("problem: split ") == 3
-    first = "civilcomments: split train has 72 rows and not the published 269,038"
+    first = "civilcomments: split train has 72 rows instead of the published 269,038"
     assert err.startswith(f"clovecal: wilds is not complete (3 problems, listed above): {first}; ")
 
 
@@ -132,7 +132,7 @@ def test_a_broken_folder_does_not_hide_the_others(run, own_miniature):
         (["check", "wilds"], "--root is missing"),
         (["check", "wilds", "--root", "nowhere"], "root 'nowhere' is not a folder"),
         (["check", "wilds", "--root", "nowhere", "--dataset", "iwildcam"], "--dataset is 'iwildcam'"),
-        (["check", "flights", "--root", "."], "--root and --dataset are for wilds; check flights without them"),
+        (["check", "flights", "--root", "."], "--root and --dataset only apply to wilds; check flights without them"),
         (["fetch", "wilds"], "get the folders from https://wilds.stanford.edu"),
     ],
 )

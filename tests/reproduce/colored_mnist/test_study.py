@@ -1,4 +1,4 @@
-"""Colored MNIST: what is drawn, dealt, measured and chosen, and that an interrupted run goes on where it stopped."""
+"""Colored MNIST: what is drawn, dealt, measured and chosen, and that an interrupted run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -475,7 +475,7 @@ def test_an_interrupted_command_says_that_what_is_done_is_kept(monkeypatch, tmp_
     monkeypatch.setattr(colored_mnist, "run", interrupt)
     result = CliRunner().invoke(group, [*COMMAND, "--tiny", "--members", "1", "--output", str(tmp_path)])
     assert result.exit_code == 130
-    assert "what is done is kept, and the same command goes on" in result.stderr
+    assert "what is done is kept, and the same command continues" in result.stderr
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path):

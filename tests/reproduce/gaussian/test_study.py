@@ -175,7 +175,7 @@ def test_the_command_writes_records_and_figure_goes_on_and_starts_anew_with_forc
     monkeypatch.setattr(study, "run", interrupted)
     stopped = runner.invoke(group, [*command, "--force"])
     assert stopped.exit_code == 130
-    assert "the same command goes on" in stopped.output
+    assert "the same command continues" in stopped.output
     assert not (output / "results.jsonl").exists()
 
 

@@ -154,7 +154,9 @@ def test_trained_weights_of_another_model(refusal, tmp_path):
     small("camelyon17", tmp_path)
     own["top.weight"] = own["top.weight"][:, :-1].contiguous()  # one feature fewer
     save_file({name: tensor.numpy() for name, tensor in own.items()}, folder.weights)
-    assert "network.safetensors' is of another network than network.json says" in refusal(small, "camelyon17", tmp_path)
+    assert "network.safetensors' is not of the network that network.json describes" in refusal(
+        small, "camelyon17", tmp_path
+    )
     folder.weights.write_bytes(b"nothing")
     assert "network.safetensors' is damaged; remove it, and train the network again" in refusal(
         small, "camelyon17", tmp_path
@@ -177,7 +179,9 @@ def test_a_training_checkpoint_of_another_run(tmp_path):
         resources=CPU,
         checkpoint=folder.checkpoint,
     )
-    with pytest.raises(InputError, match=r"training.safetensors' is of another run: its optimizer differs?; [^.]*\.$"):
+    with pytest.raises(
+        InputError, match=r"training.safetensors' belongs to another run: its optimizer differs?; [^.]*\.$"
+    ):
         wilds.run(plan)
 
 
@@ -211,7 +215,7 @@ def test_outputs_of_other_rows_or_damaged_ones(refusal, tmp_path):
     folder.weights.touch()
     for part in ("fit", "id", "ood"):
         save_file({"logits": np.zeros(3, np.float32), "features": np.zeros((3, 2), np.float32)}, folder.outputs(part))
-    assert "has 3 rows and not" in refusal(wilds.run, plan)
+    assert "has 3 rows instead of" in refusal(wilds.run, plan)
     folder.outputs("fit").write_bytes(b"nothing")
     assert "outputs-fit.safetensors' is damaged" in refusal(wilds.run, plan)
 
@@ -219,7 +223,7 @@ def test_outputs_of_other_rows_or_damaged_ones(refusal, tmp_path):
 def test_a_batch_with_fewer_rows_than_domains(refusal, root, tmp_path):
     options = {"backbone": "tiny-text", "batch_size": 1, "resources": CPU}
     said = refusal(wilds.prepare, "amazon", root, tmp_path, objectives=["coral"], **options)
-    assert "batch_size is 1 and a batch has 2 domains; pass at least one row a domain" in said
+    assert "batch_size is 1 and a batch has 2 domains; pass at least one row per domain" in said
     wilds.prepare("amazon", root, tmp_path, objectives=["erm"], **options)
 
 
@@ -250,7 +254,7 @@ def test_a_plan_says_what_it_needs(root, tmp_path, monkeypatch):
     assert plan.rows_to_predict == 12 * (5 * val + kept)
     hours = (12 * 5 * train / 0.5 + 12 * (5 * val + kept) / 2) / 3600
     assert f"GPU hours: about {hours:.1f}, for" in said
-    assert "at 0 and 2 rows a second of densenet121, which are made up" in said
+    assert "at 0 and 2 rows per second of densenet121, which are made up" in said
     assert "12 networks (0 trained already): densenet121, erm, coral, irm-halves, 4 seeds, 5 epochs" in said
     assert "84 records" in said
     folder = plan.folder(plan.models[0])

@@ -331,7 +331,7 @@ def test_an_interrupted_command_says_that_it_goes_on(tmp_path, monkeypatch):
     options = ["--dataset", "poverty", "--miniature", "--rows", "120", "--size", "8", "-o", str(tmp_path)]
     result = CliRunner().invoke(cli.group, ["reproduce", "wilds", *options])
     assert result.exit_code == 130
-    assert "what is done is kept, and the same command goes on" in result.stderr
+    assert "what is done is kept, and the same command continues" in result.stderr
 
 
 def test_a_run_says_what_is_being_done(tmp_path, told):

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import fsolve
 
-# private: the solver's hard cases (eliminations, degenerate systems) are no sets of domains
+# private: the solver's hard cases (eliminations, degenerate systems) are not sets of domains
 from clovecal.theory.gaussian import _common_zeros as solver
 
 Floats = NDArray[np.float64]

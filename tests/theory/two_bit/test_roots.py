@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from numpy.polynomial import Polynomial
 
-from clovecal.theory.two_bit._roots import all_roots  # private: its hard cases are no zeros of IRMv1's penalty
+from clovecal.theory.two_bit._roots import all_roots  # private: its hard cases are not zeros of IRMv1's penalty
 
 
 def test_all_roots_finds_the_roots_of_a_polynomial_however_near() -> None:

@@ -158,6 +158,34 @@ def test_each_member_is_what_fit_gives():
         assert largest_difference(trained.member(number), model) <= 1e-6
 
 
+@pytest.mark.parametrize("name", ["GroupDRO and CLOvE", "CORAL and IRM of halves"])
+def test_many_domains_by_code_are_trained_as_by_a_matrix(name):
+    make = {
+        "GroupDRO and CLOvE": lambda penalty, anneal: GroupDRO(30, step_size=0.1) + clove(penalty, anneal),
+        "CORAL and IRM of halves": lambda penalty, anneal: CORAL(1.0) + IRM(penalty, anneal=anneal, halves=True),
+    }[name]
+    rows = rows_of_three_domains()
+    data, members = TrainingData.of(rows.inputs, rows.y, domains=[i % 30 for i in range(90)]), members_of(make)
+    trained = train_ensemble(members, data, steps=20, batch_size=60, **CPU)
+    for number, member in enumerate(members):
+        model = MLP(4, hidden=member.hidden, seed=member.seed, dtype=torch.float64)
+        fit(
+            model,
+            data,
+            member.objective,
+            steps=20,
+            batch_size=60,
+            optimizer=lambda parameters, rate=member.learning_rate: torch.optim.Adam(parameters, lr=rate),
+            weight_decay=member.weight_decay,
+            seed=member.batches_from,
+            device="cpu",
+        )
+        alone = trained_alone(member, data, steps=20, batch_size=60)
+        for found in (trained.member(number), model):
+            for one, other in zip(found.parameters(), alone.parameters(), strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
+
+
 def test_logits_and_members_agree_in_the_order_given():
     data, members = rows_of_three_domains(), members_of(clove)
     wide_and_deep = [
@@ -317,8 +345,8 @@ def test_progress_counts_the_steps_of_all_models():
             [Member((3,), clove(1.0), learning_rate=0.1), Member((3,), CLOvE(1.0, gamma=9.0), learning_rate=0.1)],
             {},
             "members has objectives of different kinds (CLOvE(loss='cross-entropy', rescale=True, options={}) and, as "
-            "member 1, CLOvE(loss='cross-entropy', rescale=True, options={'gamma': 9.0})); only penalty, anneal and "
-            "domain weights may differ, train the others apart.",
+            "member 1, CLOvE(loss='cross-entropy', rescale=True, options={'gamma': 9.0})); train them apart: only "
+            "penalty, anneal and domain weights may differ in an ensemble.",
         ),
         (
             [Member((3,), ERM(), learning_rate=0.1)],

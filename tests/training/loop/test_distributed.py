@@ -65,6 +65,13 @@ def loss_cases() -> dict[str, Step]:
     cases["irm halves"] = lambda _, z, y, d: losses.irm_by_domain(z, y, d, halves=True)[0].sum()
     cases["coral"] = lambda features, _, y, d: losses.coral(features, d)
     cases["coral of few among many"] = coral_of_few_among_many
+    for name in ("clove rbf", "clove laplacian unbiased root", "irm halves", "coral"):
+        cases[f"{name} of many domains"] = lambda features, z, y, d, step=cases[name]: step(
+            features,
+            z,
+            y,
+            torch.where(d < 0, d, 10 * d),  # 21 domains: summed by code
+        )
     return cases
 
 
@@ -114,7 +121,7 @@ def outcomes(net: nn.Module, rows: tuple[Tensor, Tensor, Tensor]) -> dict[str, d
 
 
 class Lazy:
-    """A sequence of inputs that is no tensor."""
+    """A sequence of inputs that is not a tensor."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor

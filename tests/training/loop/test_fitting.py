@@ -169,7 +169,7 @@ def test_a_resumed_run_of_a_few_domains_per_batch_is_bit_exact_and_none_other_th
     assert torch.equal(go(27, place), go(27))
     assert not torch.equal(go(27, domains_per_batch=3), go(27))
     for other in (3, None):
-        with pytest.raises(InputError, match="is of another run: its domains_per_batch differs"):
+        with pytest.raises(InputError, match="belongs to another run: its domains_per_batch differs"):
             go(40, place, domains_per_batch=other)
 
 
@@ -453,9 +453,9 @@ def test_a_checkpoint_holds_the_last_good_state_only_once(tmp_path):
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     place = tmp_path / "a.safetensors"
     fit(network(), rows(), CLOvE(1.0), steps=2, device="cpu", checkpoint=place)
-    with pytest.raises(InputError, match=r"is of another run: its objective differs; name"):
+    with pytest.raises(InputError, match=r"belongs to another run: its objective differs; name"):
         fit(network(), rows(), CLOvE(2.0), steps=2, device="cpu", checkpoint=place)
-    with pytest.raises(InputError, match=r"is of another run: its rows and seed differ; name"):
+    with pytest.raises(InputError, match=r"belongs to another run: its rows and seed differ; name"):
         fit(network(), rows(122), CLOvE(1.0), steps=2, device="cpu", checkpoint=place, seed=1)
     for name, value in (
         ("optimizer", sgd(0.1)),
@@ -465,7 +465,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         ("precision", "bf16"),
         ("stopping", EarlyStopping()),
     ):
-        with pytest.raises(InputError, match=f"is of another run: its {name} differs; name"):
+        with pytest.raises(InputError, match=f"belongs to another run: its {name} differs; name"):
             fit(
                 network(),
                 rows(),
@@ -477,7 +477,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
                 **{name: value},
             )
     wider = nn.Sequential(nn.Linear(3, 9), nn.Linear(9, 1), nn.Flatten(0))
-    with pytest.raises(InputError, match=r"is of another model or schedule"):
+    with pytest.raises(InputError, match=r"belongs to another model or schedule"):
         fit(wider, rows(), CLOvE(1.0), steps=2, device="cpu", checkpoint=place)
     place.write_bytes(b"not a checkpoint")
     with pytest.raises(InputError, match=r"is damaged; remove it to start anew"):
@@ -487,7 +487,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 def test_more_than_two_differences_are_listed(tmp_path):
     place = tmp_path / "a.safetensors"
     fit(network(), rows(), ERM(), steps=2, device="cpu", checkpoint=place)
-    with pytest.raises(InputError, match="is of another run: its rows, seed and weight_decay differ; name another"):
+    with pytest.raises(
+        InputError, match="belongs to another run: its rows, seed and weight_decay differ; name another"
+    ):
         fit(network(), rows(122), ERM(), steps=2, device="cpu", checkpoint=place, seed=1, weight_decay=0.1)
 
 
@@ -497,7 +499,7 @@ def test_fewer_steps_than_a_checkpoint_has_taken_are_refused_and_change_nothing(
     kept, lines, weights = place.read_bytes(), log.read_text() + "more\n", parameters(model).clone()
     log.write_text(lines)
     for length in ({"steps": 10}, {"epochs": 14}, {"steps": 59}):
-        n_steps = length.get("steps", 56)  # 4 batches an epoch
+        n_steps = length.get("steps", 56)  # 4 batches per epoch
         with pytest.raises(InputError, match=f"is at step 60, beyond the {n_steps} asked for; ask for at least 60"):
             fit(model, rows(), ERM(), batch_size=30, device="cpu", checkpoint=place, log=log, **length)
     assert (place.read_bytes(), log.read_text()) == (kept, lines)
@@ -606,7 +608,7 @@ def test_a_domain_may_be_missing_among_the_validation_rows():
 
 def test_a_diverging_run_says_when_and_keeps_its_last_good_state():
     data = rows()
-    data.inputs[17] = torch.inf  # checked data cannot be like this; a model of one's own can do the same
+    data.inputs[17] = torch.inf  # checked data cannot be like this; a model of your own can do the same
     model = network()
     with pytest.warns(
         TrainingWarning, match=r"Training diverged: the loss \(risk nan\) was not finite at step \d+; the"
@@ -746,7 +748,7 @@ def frozen():
         ),
         (
             {"schedule": torch.optim.lr_scheduler.ReduceLROnPlateau},
-            "schedule makes a ReduceLROnPlateau, which waits for a metric and is told none; pass one that follows the",
+            "schedule makes a ReduceLROnPlateau, which needs a metric and gets none; pass one that depends on the",
         ),
         ({"device": "gpu"}, r"device is 'gpu', which cannot be used \(.*gpu\); pass cpu, or leave it out"),
         ({"device": 3.5}, r"device is '3.5', which cannot be used \(.*\); pass cpu, or leave it out"),
@@ -836,7 +838,7 @@ def test_a_wrong_rule_of_stopping_is_named():
     with pytest.raises(InputError, match="min_accuracy is 70; pass a number from 0 to 1"):
         EarlyStopping(min_accuracy=70)
     data = TrainingData.of([[1.0], [2.0]], [1.0, 2.0], domains=["A", "B"])
-    with pytest.raises(InputError, match="criterion and min_accuracy are of classifiers"):
+    with pytest.raises(InputError, match="criterion and min_accuracy only apply to classifiers"):
         fit(
             line(),
             data,

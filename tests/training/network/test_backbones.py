@@ -173,7 +173,7 @@ def test_a_backbone_of_ones_own_reads_as_it_says_and_is_trained_as_it_says():
     register_backbone(Backbone(name="letters", make=three_letters, **options))  # as when a notebook's cell runs again
     with pytest.raises(InputError, match="has the name 'tiny-text', one of clovecal's own; choose another"):
         register_backbone(Backbone(name="tiny-text", make=three_letters, **options))
-    with pytest.raises(InputError, match="letters starts from random ones, leave it out"):
+    with pytest.raises(InputError, match="leave it out, letters starts from random ones"):
         build("letters", n_outputs=1, weights="cache")
 
 
@@ -277,7 +277,7 @@ def test_weights_are_looked_for_in_the_cache_and_not_downloaded(torchvision, tmp
 def test_weights_of_another_network_are_refused(torchvision, tmp_path):
     path = tmp_path / "weights.pth"
     torch.save(Dense().state_dict(), path)
-    with pytest.raises(InputError, match="are of another model than resnet18"):
+    with pytest.raises(InputError, match="belong to another model than resnet18"):
         build("resnet18", n_outputs=1, weights=path)
     torch.save(Network().state_dict(), path)
     with pytest.raises(InputError, match=r"another model than resnet18 \(they differ in conv1.weight\)"):
@@ -288,7 +288,7 @@ def test_weights_of_another_network_are_refused(torchvision, tmp_path):
     path.write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot be read"):
         build("resnet18", n_outputs=1, weights=path)
-    with pytest.raises(InputError, match="is no file"):
+    with pytest.raises(InputError, match="is not a file"):
         build("resnet18", n_outputs=1, weights=tmp_path / "nowhere.pth")
 
 
@@ -342,7 +342,7 @@ def test_bert_shows_the_mean_of_its_first_token_over_four_layers(transformers, t
 def test_bert_that_is_not_on_disk_is_refused(transformers, tmp_path):
     with pytest.raises(InputError, match="needs 'cache' or a folder"):
         build("bert-base-uncased", n_outputs=1)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         build("bert-base-uncased", n_outputs=1, weights=tmp_path / "nowhere")
     with pytest.raises(
         InputError, match="the cache of the hub does not hold bert-base-cased; download bert-base-cased from the hub"

@@ -1,4 +1,4 @@
-"""Columns of a table of one's own are found by name, and what is found is said."""
+"""Columns of a table of your own are found by name, and what is found is said."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from clovecal.training import default_recipe
 
 
 def test_the_warm_up_is_counted_in_steps():
-    # 650 rows in batches of 4·32 are 5 steps an epoch; a fifth of 20 epochs are 4 of them
+    # 650 rows in batches of 4·32 are 5 steps per epoch; a fifth of 20 epochs are 4 of them
     recipe = default_recipe("tiny-image", 650, objective="clove")
     assert (recipe.batch_size, recipe.epochs, recipe.anneal, recipe.penalty) == (128, 20, 20, 100.0)
     assert default_recipe("tiny-image", 650, objective="irm", warm_up=3).anneal == 60  # 3 epochs of 650 // 32

@@ -1,4 +1,4 @@
-"""From images and texts of one's own to a network in a folder and tables that the other commands read."""
+"""From images and texts of your own to a network in a folder and tables that the other commands read."""
 
 from __future__ import annotations
 
@@ -216,11 +216,11 @@ def test_the_differences_of_two_runs_are_named(photos, tmp_path):
     [
         (lambda folder: (folder / "network.safetensors").write_bytes(b"x"), "is damaged; remove it, and train"),
         (lambda folder: (folder / "network.json").write_text("{"), "does not describe a network of this version"),
-        (lambda folder: (folder / "network.safetensors").unlink(), "holds a run that has not ended"),
+        (lambda folder: (folder / "network.safetensors").unlink(), "holds an unfinished run"),
         (lambda folder: (folder / "network.json").unlink(), "holds no network"),
         (
             lambda folder: save_file({"weight": torch.zeros(2)}, folder / "network.safetensors"),
-            "is of another network than network.json says",
+            "is not of the network that network.json describes",
         ),
     ],
 )
@@ -336,5 +336,5 @@ def test_too_little_memory_is_one_sentence(photos, tmp_path, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(training, "fit", train)
-    with pytest.raises(InputError, match="batch_size is 16, for which the memory of the GPU is too small"):
+    with pytest.raises(InputError, match="batch_size is 16, too large for the memory of the GPU"):
         export(photos, RECIPE, tmp_path / "out", resources=CPU)

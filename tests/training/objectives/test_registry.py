@@ -1,4 +1,4 @@
-"""The list of objectives: what is made by each name, and objectives of one's own beside the package's."""
+"""The list of objectives: what is made by each name, and objectives of your own beside the package's."""
 
 from __future__ import annotations
 

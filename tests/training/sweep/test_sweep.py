@@ -220,13 +220,13 @@ def test_a_member_that_diverges_has_a_sentence_and_no_predictions(folder):
         (
             "validation = 0.25",
             'colour = "red"',
-            "data.colour is no setting; the settings here are file, features, label",
+            "data.colour is not a setting; the settings here are file, features, label",
         ),
         ("validation = 0.25", "label = 3", "data.label is 3; pass a text."),
         ("validation = 0.25", "domain = []", "data.domain is []; pass a name, or a list of names."),
         ("steps = 12", "", "sweep.steps is missing; add it."),
         ("steps = 12", "steps = 0", "sweep.steps is 0; pass a whole number of at least 1."),
-        ("steps = 12", "steps = 12\nspeed = 1", "sweep.speed is no setting; the settings here are members"),
+        ("steps = 12", "steps = 12\nspeed = 1", "sweep.speed is not a setting; the settings here are members"),
         ("batch_size = 30", "batch_size = -1", "sweep.batch_size is -1; pass a whole number of at least 0."),
         ("batch_size = 30", "batch_size = 30\nbalance = 1", "sweep.balance is 1; pass true or false."),
         ("batch_size = 30", 'optimizer = "sgd"', "sweep.optimizer is 'sgd'; choose one of 'adam', 'adagrad'."),
@@ -243,7 +243,7 @@ def test_a_member_that_diverges_has_a_sentence_and_no_predictions(folder):
         (
             "{log10 = [-3, -2]}",
             "{normal = [-3, -2]}",
-            "sweep.learning_rate.normal is no kind of range; pass a number, {uniform",
+            "sweep.learning_rate.normal is not a kind of range; pass a number, {uniform",
         ),
         ("{log10 = [-3, -2]}", '"small"', "sweep.learning_rate is 'small'; pass a number, {uniform"),
         ("{log10 = [-3, -2]}", "{uniform = [0, 1]}", "sweep.learning_rate can be 0; it must be above 0."),
@@ -262,14 +262,14 @@ def test_a_member_that_diverges_has_a_sentence_and_no_predictions(folder):
         (
             'of = "positive"',
             "gamma = {log10 = [0, 1]}",
-            "objective[0].gamma is {'log10': [0, 1]}; it is the same for all",
+            "objective[0].gamma is {'log10': [0, 1]}; pass one value, it is the same for all",
         ),
         ('of = "positive"', "unbiased = 1", "objective[0].unbiased is 1; pass true or false."),
         ('of = "positive"', 'label = "a/b"', "objective[0].label is 'a/b'; files are named after it"),
         (
             "hidden = [4]",
             "penalty = 1",
-            "objective[1].penalty is no setting; the settings here are name, label, members",
+            "objective[1].penalty is not a setting; the settings here are name, label, members",
         ),
         (
             "hidden = [4]",
@@ -286,7 +286,7 @@ def test_a_wrong_entry_is_told_by_its_key(folder, old, new, message):
 
 
 def test_objectives_that_are_no_list_and_files_that_are_missing_are_told(folder):
-    with pytest.raises(InputError, match=r"objective is no list of tables; write \[\[objective\]\] above each\."):
+    with pytest.raises(InputError, match=r"objective is not a list of tables; write \[\[objective\]\] above each\."):
         sweep_of(folder, '[data]\nfile = "rows.npz"\n[sweep]\nsteps = 1\n[objective]\nname = "erm"\n')
     with pytest.raises(InputError, match=r"config 'nowhere.toml' does not exist; check the name\."):
         read_sweep("nowhere.toml")

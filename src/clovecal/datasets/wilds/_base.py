@@ -1,4 +1,4 @@
-"""What the five WILDS readers share: the published folder of a data set, found and checked before any work."""
+"""The base of the five WILDS readers: finding and checking the published folder of a data set."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def check_folder(data: LazyDataset, root: str | Path, published: Published, *, s
 def _miscounts(counts: Mapping[str, int], expected: Mapping[str, int]) -> Iterator[str]:
     for split, count in expected.items():
         if counts.get(split, 0) != count:
-            yield f"split {split} has {counts.get(split, 0):,} rows and not the published {count:,}"
+            yield f"split {split} has {counts.get(split, 0):,} rows instead of the published {count:,}"
 
 
 def _absent(inputs: Files) -> set[int]:

@@ -111,7 +111,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
 
     Notes
     -----
-    The region "Other" is no region: it counts in the accuracy of all rows alone, as in WILDS.
+    The region "Other" is not a region: it counts in the accuracy of all rows alone, as in WILDS.
 
     Examples
     --------

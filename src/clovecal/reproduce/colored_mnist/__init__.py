@@ -58,7 +58,7 @@ STUDY = Study(
         ),
         Option(
             "output",
-            "Folder for records, predictions and figures; a run goes on where an earlier one with this folder stopped.",
+            "Folder for records, predictions and figures; a run continues where an earlier one there stopped.",
             type=Path,
             default=Path("colored-mnist"),
         ),

@@ -54,7 +54,7 @@ def keep_predictions(folder: Path, name: str, members: Sequence[int], logits: ND
     members
         The models' numbers.
     logits
-        A row a model.
+        One row per model.
     y
         Labels.
     """

@@ -147,7 +147,7 @@ def selection(pool: Pool, criterion: str, floor: float | str | None = "half-skil
         no test data: any floor that keeps out the nearly constant, which are calibrated everywhere, will do, and this
         one asks for half of what could be had.
     among
-        The choice is the most accurate of so many of the best; 1: the best itself, as the paper chooses.
+        The choice is the most accurate of this many of the best; 1: the best itself, as the paper chooses.
 
     Notes
     -----

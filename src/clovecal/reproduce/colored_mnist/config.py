@@ -56,7 +56,7 @@ def configs(
     seeds: int = 1,
     tiny: bool = False,
 ) -> list[Config]:
-    """Return the study's models: so many members of each method, in each setting, for each seed of the data.
+    """Return the study's models: ``members`` members of each method, in each setting, for each seed of the data.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def configs(
     settings
         Names in `SETTINGS`.
     methods
-        Names in `METHODS`, or methods of one's own.
+        Names in `METHODS`, or methods of your own.
     members, seeds
         How many.
     tiny

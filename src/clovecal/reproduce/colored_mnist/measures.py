@@ -1,4 +1,4 @@
-"""What a record of Colored MNIST says of one model: its risks, and every criterion it could be chosen by."""
+"""Measurements of one model of Colored MNIST for its record: its risks, and every criterion it could be chosen by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colored MNIST: a hundred models a method, and the choice among them (paper: section 6.1 and appendix C)."""
+"""Colored MNIST: a hundred models per method, and the choice among them (paper: section 6.1 and appendix C)."""
 
 from __future__ import annotations
 

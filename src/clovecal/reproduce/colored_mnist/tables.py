@@ -85,7 +85,7 @@ def _methods_table(records: Sequence[Record], setting: str) -> str:
         "median test log-loss",
         f"within {CLOSE:g} of {invariant:.3f}",
         "log-loss of the lowest objective",
-        "seconds a model",
+        "seconds per model",
     ]
     return markdown(head, rows)
 

@@ -16,7 +16,7 @@ STUDY = Study(
     options=(
         Option(
             "output",
-            "Folder for the records and the figure; a run goes on where an earlier one with this folder stopped.",
+            "Folder for the records and the figure; a run continues where an earlier one there stopped.",
             type=Path,
             default=Path("gaussian"),
         ),

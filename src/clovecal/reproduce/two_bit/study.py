@@ -34,7 +34,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Boundary:
-    """The mean β below which IRMv1's optimum is spurious, at so many α up to the one where that ends."""
+    """The mean β below which IRMv1's optimum is spurious, at a grid of α up to the one where that ends."""
 
     loss: str
     alphas: int = 60

@@ -1,4 +1,4 @@
-"""What a WILDS table needs before it is begun: data, device, disk, hours; wrong inputs are refused here."""
+"""The plan of a WILDS table, checked before it begins: data, device, disk and hours."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Plan:
         rates, own = RATES[dataset], SETTINGS[dataset].recipe.backbone
         hours = (self.rows_to_train_on / rates.training + self.rows_to_predict / rates.predicting) / 3600
         return (
-            f"GPU hours: about {hours:,.1f}, for {work}, at {rates.training:,.0f} and {rates.predicting:,.0f} rows a "
+            f"GPU hours: about {hours:,.1f}, for {work}, at {rates.training:,.0f} and {rates.predicting:,.0f} rows per "
             f"second of {own}, {rates.source}"
         )
 
@@ -139,7 +139,7 @@ def prepare(
     root
         The folder that holds ``<name>_v<version>``; with ``miniature`` it is written there (None: into ``output``).
     output
-        Folder for everything that is made; an interrupted study with the same folder goes on.
+        Folder for everything that is made; an interrupted study with the same folder is continued.
     objectives, seeds, backbone, batch_size, epochs, miniature
         As in `models_of`.
     head_steps
@@ -212,7 +212,7 @@ def _check_device(backbone: str, resources: Resources) -> None:
 
 
 def _check_folders(plan: Plan) -> None:
-    """Refuse what earlier runs left and this one cannot go on from, and a network that cannot be built or run."""
+    """Refuse what earlier runs left and this one cannot continue from, and a network that cannot be built or run."""
     folders = [plan.folder(model) for model in plan.models]
     for folder in folders:
         folder.require_own(plan.data)

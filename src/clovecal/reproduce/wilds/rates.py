@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Rates:
-    """Rows a second of a data set's own network.
+    """Rows per second of a data set's own network.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Train a network once, and keep what it says about each row: the stages of the WILDS tables that cost hours."""
+"""Train each network once and keep its outputs for every row: the stages of the WILDS tables that take hours."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parts(data: LazyDataset) -> dict[str, LazyDataset]:
 
 
 def training_domains(rows: LazyDataset, columns: Sequence[str]) -> npt.NDArray[np.str_]:
-    """Return one label a row: its values in columns of the metadata, of an identity, "label", or "domain"."""
+    """Return one label per row: its values in columns of the metadata, of an identity, "label", or "domain"."""
     return combined(*(_column(rows, name) for name in columns))
 
 
@@ -106,7 +106,7 @@ def train_stage(
     checkpoint_every: int,
     progress: Progress = SILENT,
 ) -> None:
-    """Train a network and keep its weights; goes on from a checkpoint."""
+    """Train a network and keep its weights; continues from a checkpoint."""
     if folder.trained:
         return
     if is_first_process():

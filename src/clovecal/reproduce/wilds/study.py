@@ -57,7 +57,7 @@ def plan(
     output, dataset, root, backbone, **which
         As in `prepare`.
     miniature
-        Whether to generate a small data set, of so many ``rows`` and pixels a side (``size``).
+        Whether to generate a small data set, with ``rows`` rows and ``size`` pixels per side.
     weights, device, workers
         As in `clovecal.training.Resources`.
     """
@@ -87,7 +87,7 @@ def run(plan: Plan, *, checkpoint_every: int = 500, progress: Progress = SILENT)
     plan
         From `plan` or `prepare`.
     checkpoint_every
-        Steps of training after which a killed run goes on.
+        Steps of training between checkpoints, from which a killed run continues.
     progress
         Where to say how far the work has come.
 

@@ -1,4 +1,4 @@
-"""Training steps of stacked models: no step waits for the device, and on a GPU each is one replayed graph."""
+"""Training steps of stacked models, without waiting for the device; on a GPU each is one replayed graph."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from clovecal._checks import FloatArray, IntArray
+from clovecal.errors import InputError
 from clovecal.training.batch_domains import RowDomains
 from clovecal.training.data import TrainingData, epoch_batches, strata_of
 from clovecal.training.ensemble.optimizers import StackedAdagrad, StackedAdam, StackedOptimizer
@@ -137,7 +138,17 @@ class StackedRun:
         if self._feature_scale is not None:
             features = features * self._feature_scale
         own = None if self._shared else 0
-        loss, state = vmap(self._compute, in_dims=(0, 0, own, own, 0))(self._state, logits, y, domains, features)
+        try:
+            loss, state = vmap(self._compute, in_dims=(0, 0, own, own, 0))(self._state, logits, y, domains, features)
+        except RuntimeError as error:
+            if not str(error).startswith("vmap"):
+                raise
+            reason = str(error).partition(". ")[0]
+            raise InputError(
+                "objective",
+                f"is {type(self._objective).__name__}, by which many models cannot be trained at once ({reason})",
+                "let no value decide a shape in it, as PenalisedObjective.penalty_value explains, or use fit",
+            ) from error
         gradient, gradients = self._gradient, torch.autograd.grad(loss.total.sum(), self.stack.leaves)
         with torch.no_grad():
             torch._foreach_copy_(self._gradient_parts, gradients)  # private; torch's own optimizers use it too

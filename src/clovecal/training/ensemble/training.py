@@ -229,14 +229,14 @@ def _checked_inputs(members: Sequence[Member], data: TrainingData, n_outputs: in
     check_rows(data, "data")
     check_count(n_outputs, "n_outputs")
     if not isinstance(data.inputs, Tensor):
-        raise InputError("inputs", "is a sequence", "an ensemble reads rows again and again, pass one tensor")
+        raise InputError("inputs", "is a sequence", "pass one tensor, as an ensemble reads rows again and again")
     settings = [member.objective.settings for member in members]
     for number, other in enumerate(settings):
         if other != settings[0]:
             raise InputError(
                 "members",
                 f"has objectives of different kinds ({settings[0]} and, as member {number}, {other})",
-                "only penalty, anneal and domain weights may differ, train the others apart",
+                "train them apart: only penalty, anneal and domain weights may differ in an ensemble",
             )
     if members[0].objective.loss == "cross-entropy" and (n_labels := count_labels(data.y)) > max(n_outputs, 2):
         raise InputError(
@@ -258,7 +258,7 @@ def _lots(widths: Sequence[tuple[int, ...]], held: tuple[int, int], itemsize: in
     lots = []
     for group in groups_of_similar_width(widths):
         padded = padded_widths([widths[i] for i in group])
-        # An activation, its gradient and a product of either; about 60 numbers a row for the objective; the
+        # An activation, its gradient and a product of either; about 60 numbers per row for the objective; the
         # parameters, their gradient twice, an optimizer's two moments and its scratch.
         numbers = rows * (3 * sum(padded[1:]) + 60) + input_numbers + 7 * n_parameters(padded)
         most = max(1, budget // (numbers * itemsize))

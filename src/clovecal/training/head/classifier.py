@@ -46,7 +46,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     hidden
         Widths of the hidden layers; the paper has three and does not say how wide.
     objective
-        "clove" (the paper's), "erm", "irm", "coral" or "group-dro".
+        What is minimised: "clove" is the paper's, `clovecal.training.objectives.objective_names` has the others.
     penalty
         Weight λ of the penalty; several to choose among; or "auto", a grid with 0 in it (for CLOvE 0, 3, 10, 30 with
         two classes and 0, 100, 300, 1000 with more). "erm" and "group-dro" have none.
@@ -62,7 +62,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     learning_rate, weight_decay
         Of Adam, with the decay apart from the gradient (AdamW); the paper has Adam.
     batch_size
-        Rows a batch, as many from each domain; None: all rows. The paper has 64.
+        Rows per batch, the same number from each domain; None: all rows. The paper has 64.
     max_steps, patience
         Most steps, and epochs without improvement of the held-out log-loss before training stops (but at least 200
         steps; an epoch counts as no fewer than 5 and no more than 500). The best state is kept.

@@ -1,4 +1,4 @@
-"""What a head accepts: its parameters, its rows and where it runs, each told in one sentence when it is wrong."""
+"""Checks of a head's inputs: its parameters, its rows and its device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fitted head is made of: standardised features, a perceptron and, where there was one, a linear head."""
+"""The network of a fitted head: standardised features, a perceptron and, if one was given, a linear head."""
 
 from __future__ import annotations
 

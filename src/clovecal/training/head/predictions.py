@@ -32,7 +32,7 @@ def write_predictions(head: CloveClassifier, rows: FeatureRows, path: Path, *, o
     """
     check_writable(path, overwrite=overwrite)
     if path.suffix.lower() not in (".parquet", ".csv"):
-        raise InputError(f"output {str(path)!r}", "has another ending than .parquet and .csv", "choose one of them")
+        raise InputError(f"output {str(path)!r}", "does not end in .parquet or .csv", "choose one of them")
     if rows.n_features != head.n_features_in_:
         raise InputError(
             "the file",

@@ -1,1 +1,1 @@
-"""One training run: batches, steps, looks at held-out rows, and what is left on disk to go on from."""
+"""The training loop: batches, steps, validation, and the checkpoints from which a run is resumed."""

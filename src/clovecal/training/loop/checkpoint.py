@@ -107,14 +107,14 @@ class RunFiles:
         self.history: list[dict[str, float | None]] = []
 
     def resume(self, *, at_most: int) -> None:
-        """Go on from the checkpoint if there is one, of at most so many steps, and cut the log back to it."""
+        """Continue from the checkpoint if there is one, of at most ``at_most`` steps, and cut the log back to it."""
         if self._checkpoint is not None and self._checkpoint.exists():
             kept = Checkpoint.load(self._checkpoint)
             other = [name for name, value in self._identity.items() if kept.values["identity"].get(name) != value]
             if other:
                 raise InputError(
                     f"checkpoint {str(self._checkpoint)!r}",
-                    f"is of another run: its {listed(other)} {'differs' if len(other) == 1 else 'differ'}",
+                    f"belongs to another run: its {listed(other)} {'differs' if len(other) == 1 else 'differ'}",
                     "name another file, or remove it to start anew",
                 )
             taken = kept.values["run"]["step"]
@@ -129,7 +129,7 @@ class RunFiles:
             except (RuntimeError, ValueError, KeyError):
                 raise InputError(
                     f"checkpoint {str(self._checkpoint)!r}",
-                    "is of another model or schedule",
+                    "belongs to another model or schedule",
                     "name another file, or remove it to start anew",
                 ) from None
             self.history = kept.values["history"]

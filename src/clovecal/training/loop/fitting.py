@@ -97,7 +97,7 @@ def fit(
         Rows of a batch, over all processes; None: all rows.
     balance
         Every batch has the same number of rows from each domain, and as many from those in none; a batch is smaller
-        than ``batch_size`` where that is no multiple. False: rows in random order.
+        than ``batch_size`` where that is not a multiple. False: rows in random order.
     domains_per_batch
         Domains that a balanced batch has rows of, drawn anew for each batch, for more domains than fit in one; the
         rows in no domain are drawn as if they were one more. None: all.
@@ -138,8 +138,8 @@ def fit(
     Notes
     -----
     Under ``torchrun`` each process trains on its share of every batch through ``DistributedDataParallel``, and the
-    objective is that of the whole batch. A run that was interrupted or killed goes on from its last checkpoint, bit by
-    bit as if nothing had happened on a CPU (only random augmentation in ``workers`` is drawn anew). A checkpoint is
+    objective is that of the whole batch. A run that was interrupted or killed continues from its last checkpoint, bit
+    by bit as if nothing had happened on a CPU (only random augmentation in ``workers`` is drawn anew). A checkpoint is
     resumed by the same call alone, but for ``steps``, ``log_every`` and the like: other data, objective, optimizer or
     stopping are refused, and so are fewer steps than it has taken. A run whose loss stops being finite ends with a
     `TrainingWarning` and the best or the last good state. In "fp16" a step whose gradient overflows is skipped, and the

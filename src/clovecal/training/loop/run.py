@@ -1,4 +1,4 @@
-"""The state of a run, what a step does to it, and whether it has diverged."""
+"""The state of a training run: its weights and steps, and the check for divergence."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class Run:
         return kept
 
     def restore(self, kept: Checkpoint) -> None:
-        """Go on from a saved state."""
+        """Continue from a saved state."""
         self.model.load_state_dict(kept.take("model"))
         self.objective.load_state_dict(kept.take("objective"))
         self.optimizer.load_state_dict(kept.take("optimizer"))
@@ -286,7 +286,7 @@ class DivergenceCheck:
 
 
 def copy_of(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a copy of a state dict, whose tensors training would go on changing."""
+    """Return a copy of a state dict, whose tensors training would keep changing."""
     return {name: tensor.clone() for name, tensor in state.items()}
 
 
@@ -295,8 +295,8 @@ def _check_schedule(schedule: LRScheduler) -> None:
     if isinstance(schedule, ReduceLROnPlateau):
         raise InputError(
             "schedule",
-            "makes a ReduceLROnPlateau, which waits for a metric and is told none",
-            "pass one that follows the steps alone, such as CosineAnnealingLR, and stop early with stopping=",
+            "makes a ReduceLROnPlateau, which needs a metric and gets none",
+            "pass one that depends on the steps alone, such as CosineAnnealingLR, and stop early with stopping=",
         )
 
 

@@ -26,9 +26,9 @@ class EarlyStopping:
     Attributes
     ----------
     criterion
-        "log-loss" (the sum over domains; the squared error for regression), a criterion of `clovecal.select` ("ece",
-        "debiased-ece", "mmce", "irm", "worst-ece": recalibrated and judged on different rows), or a callable
-        ``metric(y, p) -> float`` to sum over domains (one that `per_domain` knows to be better when higher is negated).
+        "log-loss" (the sum over domains; the squared error for regression), one of `clovecal.selection.CRITERIA` such
+        as "ece" (recalibrated and judged on different rows), or a callable ``metric(y, p) -> float`` to sum over
+        domains (one that `per_domain` knows to be better when higher is negated).
     patience
         Evaluations without a better value before training stops.
     every
@@ -78,7 +78,7 @@ def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: 
     if loss == "squared":
         if stopping.criterion != "log-loss" or stopping.min_accuracy is not None:
             raise InputError(
-                "criterion and min_accuracy", "are of classifiers", "for the squared loss leave their defaults"
+                "criterion and min_accuracy", "only apply to classifiers", "for the squared loss leave their defaults"
             )
         squares = (logits.double().cpu().numpy() - y) ** 2
         return float(sum(squares[rows].mean() for _, rows in domains.split()))

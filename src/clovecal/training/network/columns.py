@@ -1,4 +1,4 @@
-"""Which column of your own table is the image's file, the text, the label, the domain or the split."""
+"""Finding the columns of your own table: the image's file or text, the label, the domain, the split."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def export(
     recipe
         The network and how it is trained; its objective takes the data set's domains.
     folder
-        Where everything goes. A run that was killed goes on by the same call, one that has ended is left as it is;
+        Where everything goes. A run that was killed is continued by the same call, one that has ended is left as it is;
         another run's folder is refused.
     seed, resources
         As in `clovecal.training.network.training.train`.

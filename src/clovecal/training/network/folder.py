@@ -129,8 +129,8 @@ class NetworkFolder:
 
     Notes
     -----
-    A run has begun when there is a checkpoint to go on from. Before that its folder may be taken by another run; after
-    it the folder is refused to any other run, unless that is to replace it. Files that are not the run's stay.
+    A run has begun when there is a checkpoint to continue from. Before that its folder may be taken by another run;
+    after it the folder is refused to any other run, unless that is to replace it. Files that are not the run's stay.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -147,7 +147,7 @@ class NetworkFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is something to go on from."""
+        """Whether there is something to continue from."""
         return self.checkpoint.exists() or self.trained
 
     def check(self, wanted: Description, *, overwrite: bool = False) -> None:
@@ -205,7 +205,7 @@ class NetworkFolder:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def give_up(self) -> None:
-        """Leave nothing behind of a run that failed before it had anything to go on from."""
+        """Leave nothing behind of a run that failed before it had anything to continue from."""
         if not self.has_begun:
             self._clear()
             if not any(self.path.iterdir()):
@@ -231,7 +231,7 @@ class NetworkFolder:
         if found != {name: list(tensor.shape) for name, tensor in network.state_dict().items()}:
             raise InputError(
                 f"file {str(self.weights)!r}",
-                f"is of another network than {self.description.name} says",
+                f"is not of the network that {self.description.name} describes",
                 "remove it, and train the network again",
             )
         return dict(facts)
@@ -262,7 +262,9 @@ class NetworkFolder:
             raise InputError(f"file {str(path)!r}", "is damaged", "remove it to make it again") from None
         if len(outputs.logits) != n_rows:
             raise InputError(
-                f"file {str(path)!r}", f"has {len(outputs.logits)} rows and not {n_rows}", "remove it to make it again"
+                f"file {str(path)!r}",
+                f"has {len(outputs.logits)} rows instead of {n_rows}",
+                "remove it to make it again",
             )
         return outputs
 
@@ -355,8 +357,8 @@ def load_network(folder: str | Path, *, resources: Resources | None = None) -> T
     if not where.trained:
         raise InputError(
             f"folder {str(where.path)!r}",
-            "holds a run that has not ended",
-            "start the same training again, it goes on",
+            "holds an unfinished run",
+            "start the same training again to continue it",
         )
     weights = None
     if backbone(described.recipe.backbone).weights == "required":  # for its vocabulary and configuration

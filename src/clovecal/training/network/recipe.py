@@ -35,9 +35,9 @@ class Recipe:
     backbone
         One of `clovecal.training.network.backbones.BACKBONES`, which `register_backbone` adds to.
     objective
-        "erm", "irm" (the square of each domain's gradient), "irm-halves" (WILDS': the product of the gradients of two
-        halves), "coral", "group-dro" or "clove" (not for a regression). All but "erm" see as many rows of each domain
-        in a batch.
+        One of `clovecal.training.OBJECTIVES`, which `register_objective` adds to. Of IRM there are two: "irm" (the
+        square of each domain's gradient) and "irm-halves" (WILDS': the product of the gradients of two halves). All
+        but "erm" see as many rows of each domain in a batch.
     domains_per_batch
         How many domains a batch of all but "erm" has rows of, drawn anew for each batch; None, or more than there are:
         all.
@@ -90,7 +90,7 @@ class Recipe:
             raise InputError(
                 "batch_size",
                 f"is {self.batch_size} and a batch has {self.domains_per_batch} domains",
-                "pass at least one row a domain",
+                "pass at least one row per domain",
             )
 
     @property
@@ -122,8 +122,8 @@ def default_recipe(
     penalty
         Weight of the penalty of IRM, CORAL or CLOvE; None: 1, 1 and 100.
     warm_up
-        Epochs before the penalty has its weight; None: a fifth of them for IRM and CLOvE, which need something learnt
-        first, and 0 for CORAL.
+        Epochs before the penalty has its full weight; None: a fifth of them for IRM and CLOvE, which need something
+        learnt first, and 0 for CORAL.
     **changes
         Other values of `Recipe`; None leaves the default.
 

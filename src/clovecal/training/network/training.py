@@ -216,8 +216,8 @@ def _one_sentence_errors(recipe: Recipe) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise InputError(
             "batch_size",
-            f"is {recipe.batch_size}, for which the memory of the GPU is too small",
-            "pass less, a smaller size of the images, or another backbone",
+            f"is {recipe.batch_size}, too large for the memory of the GPU",
+            "pass a smaller one, a smaller size of the images, or another backbone",
         ) from None
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
@@ -225,7 +225,7 @@ def _one_sentence_errors(recipe: Recipe) -> Iterator[None]:
         raise InputError(
             "batch_size",
             f"is {recipe.batch_size}, which leaves one row for the last batch of an epoch, too few for the norms of "
-            f"{recipe.backbone} on images so small",
+            f"{recipe.backbone} on images this small",
             "pass another",
         ) from None
 

@@ -28,7 +28,7 @@ class Loss(NamedTuple):
     terms
         Its parts, detached, for the log: "risk", each penalty by name and its "… weight".
     scale
-        What the risk counts for in ``total``: 1, or less where an annealed penalty divides it. A term of one's own,
+        What the risk counts for in ``total``: 1, or less where an annealed penalty divides it. A term of your own,
         such as a weight norm, is added to ``total`` times this.
     """
 
@@ -163,7 +163,8 @@ class PenalisedObjective(Objective):
     ...
     ...     def penalty_value(self, logits, y, domains, features):
     ...         risks, rows = losses.mean_by_domain(losses.row_losses(logits, y, loss=self.loss), domains)
-    ...         return risks[rows > 0].var(correction=0)
+    ...         spread = (risks - losses.mean_over_domains(risks, rows)) ** 2
+    ...         return losses.mean_over_domains(spread, rows)
     >>> batch = dict(logits=torch.zeros(4), y=torch.tensor([0, 1, 0, 1]), domains=torch.tensor([0, 0, 1, 1]))
     >>> sorted(VREx(10.0)(**batch).terms)
     ['VREx', 'VREx weight', 'risk']
@@ -189,6 +190,11 @@ class PenalisedObjective(Objective):
             As the objective was called with them.
         domains
             Which all functions of `losses` take; ``domains.means(values)`` has the means of rows' values by domain.
+
+        Notes
+        -----
+        Where many models are trained at once this runs under torch's ``vmap``, so that no value may decide a shape:
+        leave domains without rows out by a weight of zero, as `losses.mean_over_domains` does, not by a mask's index.
         """
         raise NotImplementedError
 
@@ -200,11 +206,6 @@ class PenalisedObjective(Objective):
         name = type(self).__name__
         terms = {name: value.detach(), f"{name} weight": weight}
         return weight * value, terms, weight if self.rescale else torch.zeros_like(weight)
-
-
-def mean_over_domains(values: Tensor, rows: Tensor) -> Tensor:
-    """Return the mean over the domains that have rows of values that are 0 in the others."""
-    return values.sum() / (rows > 0).sum().clamp(min=1)
 
 
 class _Both(Objective):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from clovecal.training._mmce_options import CheckedMmceOptions, MmceOptions
 from clovecal.training.batch_domains import BatchDomains
-from clovecal.training.losses import mmce_by_domain
-from clovecal.training.objectives._base import PenalisedObjective, mean_over_domains
+from clovecal.training.losses import mean_over_domains, mmce_by_domain
+from clovecal.training.objectives._base import PenalisedObjective
 
 
 class CLOvE(PenalisedObjective):

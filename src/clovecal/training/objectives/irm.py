@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from clovecal.training.batch_domains import BatchDomains
-from clovecal.training.losses import irm_by_domain
-from clovecal.training.objectives._base import PenalisedObjective, mean_over_domains
+from clovecal.training.losses import irm_by_domain, mean_over_domains
+from clovecal.training.objectives._base import PenalisedObjective
 
 
 class IRM(PenalisedObjective):

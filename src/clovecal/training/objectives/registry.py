@@ -191,7 +191,8 @@ def register_objective(
     ...
     ...     def penalty_value(self, logits, y, domains, features):
     ...         risks, rows = losses.mean_by_domain(losses.row_losses(logits, y, loss=self.loss), domains)
-    ...         return risks[rows > 0].var(correction=0)
+    ...         spread = (risks - losses.mean_over_domains(risks, rows)) ** 2
+    ...         return losses.mean_over_domains(spread, rows)
     >>> register_objective("example-v-rex", VREx)
     >>> make_objective("example-v-rex", penalty=10.0).settings
     "VREx(loss='cross-entropy', rescale=True)"

@@ -1,4 +1,4 @@
-"""The settings of a sweep, from a TOML file: every wrong entry is told by its key."""
+"""The settings of a sweep, from a TOML file; errors name the key of the wrong entry."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class _Table:
         """Return an array of tables inside this one."""
         values = self.take(key, check.anything)
         if not isinstance(values, list) or not values:
-            raise InputError(f"{self.where}{key}", "is no list of tables", f"write [[{key}]] above each")
+            raise InputError(f"{self.where}{key}", "is not a list of tables", f"write [[{key}]] above each")
         return values
 
     def reject_others(self) -> None:
@@ -236,7 +236,7 @@ class _Table:
         for key in self._values:
             if key not in self._known:
                 raise InputError(
-                    f"{self.where}{key}", "is no setting", f"the settings here are {', '.join(self._known)}"
+                    f"{self.where}{key}", "is not a setting", f"the settings here are {', '.join(self._known)}"
                 )
 
 

@@ -98,7 +98,7 @@ class SweepFolder:
         records.append(self.records, member, {"diverged": outcome.diverged, **outcome.summary})
 
     def _files_of_an_earlier_sweep(self) -> tuple[Path, ...]:
-        """Return what the records name, the records last; lines that are no records name nothing."""
+        """Return what the records name, the records last; lines that are not records name nothing."""
         if not self.records.exists():
             return ()
         lines = [_as_json(line) for line in self.records.read_text(encoding="utf-8", errors="replace").splitlines()]
@@ -130,7 +130,7 @@ class SweepFolder:
         if not all(map(_is_record, read)):
             raise InputError(
                 f"file {str(self.records)!r}",
-                "has a line that is no record of a sweep",
+                "has a line that is not a record of a sweep",
                 "remove that line, or choose another folder",
             )
         return read

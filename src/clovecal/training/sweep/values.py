@@ -1,4 +1,4 @@
-"""What an entry of a sweep's settings may be: a checked value, or a range that each member draws from."""
+"""Entries of a sweep's settings: checked values, or ranges that each member draws from."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def names(value: Any, key: str) -> str | tuple[str, ...]:
 def file_name(value: Any, key: str) -> str:
     """Check a text that files can be named after."""
     if not is_file_name(text(value, key)):
-        raise InputError(key, f"is {value!r}", "files are named after it, use letters, digits, '-', '_', '+' and '.'")
+        raise InputError(key, f"is {value!r}", "files are named after it: use letters, digits, '-', '_', '+' and '.'")
     return str(value)
 
 
@@ -104,7 +104,7 @@ def one_of(*choices: str) -> Callable[[Any, str], str]:
 def number_or_text(value: Any, key: str) -> Any:
     """Check an option that is the same for all members."""
     if not isinstance(value, str | int | float):
-        raise InputError(key, f"is {value!r}", "it is the same for all members, pass one value")
+        raise InputError(key, f"is {value!r}", "pass one value, it is the same for all members")
     return value
 
 
@@ -129,7 +129,7 @@ def _drawn(value: Any, key: str, *, lowest: float) -> Draw:
             possible = [_SCALES[kind](float(one)) for one in given]
             draw = _between(float(given[0]), float(given[1]), _SCALES[kind])
         else:
-            raise InputError(f"{key}.{kind}", "is no kind of range", _HOW)
+            raise InputError(f"{key}.{kind}", "is not a kind of range", _HOW)
     else:
         raise InputError(key, f"is {value!r}", _HOW)
     if min(possible) < lowest:

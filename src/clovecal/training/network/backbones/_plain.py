@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
 
 from clovecal.training.network.backbones.classifier import FeatureClassifier
 from clovecal.training.network.backbones.inputs import BUCKETS, Pixels
-from clovecal.training.network.backbones.registry import Backbone
 
 IMAGE_FEATURES, TEXT_FEATURES = 32, 32
 
@@ -34,36 +32,15 @@ class TinyTextBody(nn.Module):
         self.hidden = nn.Linear(TEXT_FEATURES, TEXT_FEATURES)
 
     def forward(self, codes: Tensor) -> Tensor:
-        """Return features (n, d) of codes (n, length), where 0 is no word."""
+        """Return features (n, d) of codes (n, length), where 0 is not a word."""
         known = (codes != 0).sum(dim=1, keepdim=True).clamp(min=1)
         mean: Tensor = self.words(codes).sum(dim=1) / known
         return nn.functional.relu(self.hidden(mean))
 
 
-def _image(*, n_outputs: int, channels: int, flips: bool, **_: Any) -> nn.Module:
+def image(*, n_outputs: int, channels: int, flips: bool, **_: Any) -> nn.Module:
     return FeatureClassifier(tiny_image_body(channels, flips=flips), IMAGE_FEATURES, n_outputs)
 
 
-def _text(*, n_outputs: int, **_: Any) -> nn.Module:
+def text(*, n_outputs: int, **_: Any) -> nn.Module:
     return FeatureClassifier(TinyTextBody(), TEXT_FEATURES, n_outputs)
-
-
-_DEFAULTS = MappingProxyType({"epochs": 20, "batch_size": 32, "learning_rate": 3e-3})
-BACKBONES = (
-    Backbone(
-        name="tiny-image",
-        make=_image,
-        kind="image",
-        features=IMAGE_FEATURES,
-        parameters=5_000,
-        defaults=_DEFAULTS,
-    ),
-    Backbone(
-        name="tiny-text",
-        make=_text,
-        kind="text",
-        features=TEXT_FEATURES,
-        parameters=67_000,
-        defaults=_DEFAULTS,
-    ),
-)

@@ -13,7 +13,7 @@ class FeatureClassifier(nn.Module):
     body
         Turns a batch of inputs into features.
     n_features, n_outputs
-        d, and 1 (one log-odds or real value a row) or the number of classes.
+        d, and 1 (one log-odds or real value per row) or the number of classes.
     """
 
     def __init__(self, body: nn.Module, n_features: int, n_outputs: int) -> None:

@@ -1,9 +1,10 @@
-"""Follow the rows of one table through ``clovecal audit --report``, and count who looks at them again.
+"""Follow the rows of one table through a command, and count who looks at them again.
 
-python scripts/trace_audit.py                                     this checkout
-PYTHONPATH=OTHER/src python scripts/trace_audit.py                another one, as far as its names are the same
+python scripts/trace_rows.py audit                          clovecal audit --report, 3 domains of 3,000 rows each
+python scripts/trace_rows.py train                          clovecal train on 3 domains of 40 small images each
+PYTHONPATH=OTHER/src python scripts/trace_rows.py audit     another checkout, as far as its names are the same
 
-Three domains of 3,000 rows each. A scan is a call of anything that looks at the rows for validity, by the names below,
+A scan is a call of anything that looks at the rows for validity, by the names below,
 with all of the rows (or at least a domain's) among its arguments; scans inside another scan are part of it.
 """
 
@@ -25,8 +26,8 @@ import numpy as np
 import clovecal
 from clovecal import cli
 
-DOMAINS, ROWS_OF_EACH = 3, 3000
-ROWS = DOMAINS * ROWS_OF_EACH
+DOMAINS = 3
+ROWS_OF_EACH = {"audit": 3000, "train": 40}
 PACKAGE = str(Path(clovecal.__file__).parent)
 # What looks at every row, by the last one or two parts of its name. as_numpy only converts, and check_choice and the
 # like are given options; neither is counted.
@@ -38,13 +39,39 @@ SCANS = re.compile(
 )
 
 
-def write_table(path: Path) -> None:
+def write_predictions(path: Path, rows: int) -> None:
     rng = np.random.default_rng(0)
-    p = rng.uniform(size=ROWS).round(4)
-    code = np.arange(ROWS) % DOMAINS
-    y = rng.uniform(size=ROWS) < np.where(code == 1, p**2, p)
+    p = rng.uniform(size=rows).round(4)
+    code = np.arange(rows) % DOMAINS
+    y = rng.uniform(size=rows) < np.where(code == 1, p**2, p)
     lines = [f"{label:d},{score},{'ABC'[domain]}" for label, score, domain in zip(y, p, code, strict=True)]
     path.write_text("\n".join(["y,p,domain", *lines, ""]), encoding="utf-8")
+
+
+def write_images(folder: Path, rows: int) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    lines = ["image,label,site"]
+    for number in range(rows):
+        label = int(rng.integers(2))
+        pixels = rng.integers(0, 120, (8, 8, 3)) + 100 * label
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
+        lines.append(f"{number}.png,{'ab'[label]},{'ABC'[number % DOMAINS]}")
+    (folder / "table.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def words_of(command: str, folder: Path) -> list[str]:
+    """Return the command line, whose inputs are written into a folder."""
+    rows = DOMAINS * ROWS_OF_EACH[command]
+    table = str(folder / "table.csv")
+    if command == "audit":
+        write_predictions(Path(table), rows)
+        return ["audit", table, "--report", str(folder / "page.html")]
+    write_images(folder, rows)
+    name = command if (Path(PACKAGE) / "cli" / "train.py").exists() else "finetune"  # as it was called
+    words = [name, table, "--images", str(folder), "--label", "label", "--domain", "site", "--test-domain", "C"]
+    return [*words, "--size", "8", "--epochs", "1", "--device", "cpu", "-o", str(folder / "network")]
 
 
 def rows_among(values: Any, depth: int = 0) -> int:
@@ -63,7 +90,8 @@ def rows_among(values: Any, depth: int = 0) -> int:
 class Trace:
     """What a run calls, counted from the interpreter's profile events."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows_of_each: int) -> None:
+        self.all_rows, self.rows_of_each = DOMAINS * rows_of_each, rows_of_each
         self.functions: Counter[tuple[str, str]] = Counter()
         self.scans: dict[str, Counter[str]] = {"of all rows": Counter(), "of a domain or more": Counter()}
         self.containers: Counter[str] = Counter()
@@ -84,16 +112,16 @@ class Trace:
         self.changes += caller is not None and caller.f_code.co_filename != module
         if is_scan(frame) and not any(map(is_scan, callers(frame))):
             rows = rows_among([value for key, value in frame.f_locals.items() if key != "cls"])
-            if rows >= ROWS:
+            if rows >= self.all_rows:
                 self.scans["of all rows"][name] += 1
-            elif rows >= ROWS_OF_EACH:
+            elif rows >= self.rows_of_each:
                 self.scans["of a domain or more"][name] += 1
 
     def _construct(self, frame: FrameType) -> None:
         made = type(frame.f_locals.get("self"))
         if made.__module__.startswith("clovecal"):
             held = rows_among([value for key, value in frame.f_locals.items() if key != "self"])
-            if held >= ROWS_OF_EACH:
+            if held >= self.rows_of_each:
                 self.containers[f"{made.__module__.removeprefix('clovecal.')}.{made.__qualname__}"] += 1
 
 
@@ -113,11 +141,12 @@ def callers(frame: FrameType) -> list[FrameType]:
 
 
 def main() -> None:
-    trace = Trace()
+    command = sys.argv[1] if len(sys.argv) == 2 else ""
+    if command not in ROWS_OF_EACH:
+        sys.exit(f"name what to trace: {' or '.join(ROWS_OF_EACH)}")
+    trace = Trace(ROWS_OF_EACH[command])
     with tempfile.TemporaryDirectory() as folder:
-        table, page = Path(folder, "table.csv"), Path(folder, "page.html")
-        write_table(table)
-        sys.argv = ["clovecal", "audit", str(table), "--report", str(page)]
+        sys.argv = ["clovecal", *words_of(command, Path(folder))]
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             threading.setprofile(trace)
             sys.setprofile(trace)
@@ -126,7 +155,7 @@ def main() -> None:
             finally:
                 sys.setprofile(None)
                 threading.setprofile(None)  # type: ignore[arg-type]
-    print(f"clovecal audit --report, {DOMAINS} domains × {ROWS_OF_EACH:,} rows ({PACKAGE})\n")
+    print(f"clovecal {command}, {DOMAINS} domains × {ROWS_OF_EACH[command]:,} rows ({PACKAGE})\n")
     for what, counts in trace.scans.items():
         print(f"validity scans {what}: {sum(counts.values())}")
         for name, count in counts.most_common():
