@@ -21,7 +21,7 @@ STRONGEST = MappingProxyType({"binary": 30.0, "multiclass": 1000.0})
 
 
 @dataclass(frozen=True)
-class Setting:
+class DatasetDefaults:
     """What WILDS' version 1.0.0 does by default with a data set.
 
     Attributes
@@ -69,27 +69,27 @@ _DENSENET = Recipe(
 )
 _SATELLITE = replace(_DENSENET, batch_size=64, weight_decay=0.0, optimizer="adam", schedule="step")
 
-SETTINGS: Mapping[str, Setting] = MappingProxyType(
+SETTINGS: Mapping[str, DatasetDefaults] = MappingProxyType(
     {
-        "camelyon17": Setting(_DENSENET, ("hospital",), 2, {"irm": 1.0, "coral": 0.1}, _PAPERS_THREE),
-        "civilcomments": Setting(
+        "camelyon17": DatasetDefaults(_DENSENET, ("hospital",), 2, {"irm": 1.0, "coral": 0.1}, _PAPERS_THREE),
+        "civilcomments": DatasetDefaults(
             _BERT, ("black", "label"), 4, {"irm": 100.0, "coral": 10.0}, ("erm", "irm-halves", "group-dro")
         ),
-        "fmow": Setting(
+        "fmow": DatasetDefaults(
             replace(_SATELLITE, epochs=50, learning_rate=1e-4, pretrained=True),
             ("year",),
             8,
             {"irm": 1.0, "coral": 0.1},
             _PAPERS_THREE,
         ),
-        "poverty": Setting(
+        "poverty": DatasetDefaults(
             replace(_SATELLITE, backbone="resnet18", epochs=200, flips=True),
             ("country",),
             8,
             {"irm": 1.0, "coral": 10.0},
             _PAPERS_THREE,
         ),
-        "amazon": Setting(
+        "amazon": DatasetDefaults(
             replace(_BERT, batch_size=8, learning_rate=2e-6, epochs=3, max_tokens=512),
             ("domain",),
             2,
@@ -204,7 +204,7 @@ def models_of(
     return tuple(Model(dataset, data, setting.domains, one, seed) for one in recipes for seed in range(seeds))
 
 
-def _with_objective(recipe: Recipe, name: str, setting: Setting, anneal: int) -> Recipe:
+def _with_objective(recipe: Recipe, name: str, setting: DatasetDefaults, anneal: int) -> Recipe:
     if name == "erm":
         return recipe
     if name == "group-dro":  # WILDS draws its rows one by one, each domain being as likely: in a batch all, or so many
