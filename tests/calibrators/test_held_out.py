@@ -98,6 +98,15 @@ def test_rows_without_domains_are_refused():
     assert caught.value.argument == "domains"
 
 
+@pytest.mark.parametrize("lacking", ["judged", "fitted on"])
+def test_rows_to_judge_and_rows_to_fit_on_both_need_domains(lacking):
+    known, unknown = ScoredRows.of([1, 2], [0, 1], ["A", "B"]), ScoredRows.of([1, 2], [0, 1])
+    rows, fit_on = (unknown, known) if lacking == "judged" else (known, unknown)
+    with pytest.raises(cc.InputError) as caught:
+        leave_domains_out(rows, {"naive": cc.NaiveIsotonic()}, squared_error, fit_on=fit_on)
+    assert caught.value.argument == "domains"
+
+
 def test_domains_that_cover_each_other_are_refused():
     rows = ScoredRows.of([0.1, 0.9], [0, 1], [[1, 1], [1, 1]])
     with pytest.raises(cc.InputError) as caught:

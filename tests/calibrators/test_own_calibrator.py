@@ -67,6 +67,35 @@ class OnlyMaps(Calibrator):
         return np.full(len(columns), self.mean_)
 
 
+class Shifted(Calibrator):
+    """Another calibrator, fitted to scores that are moved; its parameter has parameters of its own."""
+
+    def __init__(self, inner, *, by=1.0):
+        self.inner = inner
+        self.by = by
+
+    def check_parameters(self):
+        self.inner.check_parameters()
+
+    def _fit(self, rows):
+        moved = ScoredRows.of(rows.scores + self.by, rows.y, rows.domains, rows.weight)
+        self.fitted_ = clone(self.inner).fit_rows(moved)
+
+    def _map(self, columns):
+        return self.fitted_.calibrate(columns + self.by)
+
+    def state(self):
+        state = super().state()
+        return {**state, "parameters": {**state["parameters"], "inner": self.fitted_.state()}}
+
+    @classmethod
+    def from_state(cls, state):
+        inner = cc.NaiveIsotonic.from_state(state["parameters"]["inner"])
+        restored = super().from_state({**state, "parameters": {**state["parameters"], "inner": inner}})
+        restored.fitted_ = inner
+        return restored
+
+
 @pytest.fixture(autouse=True)
 def registered(registries_restored):
     """Register the calibrator for one test; nothing is left behind."""
@@ -108,6 +137,17 @@ def test_a_file_brings_it_back_exactly(fitted, tmp_path):
     assert (back.predict(score) == fitted.predict(score)).all()
     back.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "cal.json").read_text()
+
+
+def test_one_around_another_comes_back_with_it(tmp_path):
+    register_calibrator("shifted", Shifted, meaning="scores moved before they are calibrated")
+    around = Shifted(cc.NaiveIsotonic(interpolation="step"), by=2.0).fit([1, 1, 2, 2], [0, 1, 1, 1])
+    # What the inner one is made with is its own affair, though get_params() lists it as inner__interpolation too.
+    assert set(around.state()["parameters"]) == {"inner", "by"}
+    around.save(tmp_path / "cal.json")
+    back = cc.load_calibrator(tmp_path / "cal.json")
+    assert back.inner.interpolation == "step"
+    assert back.predict([1, 1.5, 2]).tolist() == around.predict([1, 1.5, 2]).tolist() == [0.5, 0.5, 1.0]
 
 
 @pytest.mark.parametrize(

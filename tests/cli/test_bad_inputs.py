@@ -201,6 +201,17 @@ CASES = {
         "apply cal.json good.csv -o o.csv",
         r"path 'o\.csv' exists; add --force to replace it",
     ),
+    "its own input for a calibrator": (
+        {},
+        "calibrate good.csv -o good.csv --force",
+        r"path 'good\.csv' is what the command reads; choose another name for the output",
+    ),
+    "its own input for a page": (
+        {},
+        "audit good.csv --report good.csv --force",
+        r"'good\.csv' is what the command reads",
+    ),
+    "its own calibrator": ({}, "apply cal.json good.csv -o cal.json --force", r"'cal\.json' is what the command reads"),
     "existing page": (
         {"page.html": "mine"},
         "audit good.csv --report page.html",

@@ -171,7 +171,7 @@ def test_a_training_that_diverged_is_said_once_and_without_a_line_of_code(run, a
     assert out.count("Training diverged") == 1
 
 
-@pytest.mark.parametrize("command", ["finetune", "predict"])
+@pytest.mark.parametrize("command", ["finetune", "predict", "train"])
 def test_help_has_an_example_and_needs_no_torch(command):
     code = (
         f"import sys; from clovecal.cli import main; sys.argv = ['clovecal', '{command}', '--help']\n"
@@ -204,7 +204,21 @@ CASES = {
     ),
     "no numbers": ({"a.csv": "y,x,domain\n1,b,a\n"}, "finetune a.csv -o h.safetensors", r"no column of numbers"),
     "a gap": ({"a.csv": "y,x,domain\n1,,a\n0,1,a\n"}, "finetune a.csv -o h.safetensors", r"'x' at data row 1 is empty"),
-    "one class": ({"a.csv": "y,x,domain\n1,1,a\n1,2,b\n"}, "finetune a.csv -o h.safetensors", r"y has one class only"),
+    "one class": (
+        {"a.csv": "late,x,domain\n1,1,a\n1,2,b\n"},
+        "finetune a.csv -o h.safetensors --label late",
+        r"column 'late' has one class only",
+    ),
+    "one domain": (
+        {"a.csv": "y,x,domain\n1,1,a\n0,2,a\n1,3,a\n0,4,a\n1,5,a\n0,6,a\n"},
+        "finetune a.csv -o h.safetensors",
+        r"column 'domain' has only 'a'; this needs at least two domains",
+    ),
+    "one domain in an archive": (
+        {"a.npz": ("X", "y", "one_domain")},
+        "finetune a.npz -o h.safetensors --domain one_domain",
+        r"the array of domains has only 'a'; this needs",
+    ),
     "wrong penalty": (
         {},
         "finetune a.csv -o h.safetensors --penalty big",
@@ -304,6 +318,7 @@ def test_a_wrong_input_is_one_sentence(case, run, rows, good_head, tmp_path, mon
         "zero": np.array(3),
         "dates": np.array(["2020-01-01", "2021-01-01"], "M8[D]")[y],
         "gaps": np.where(np.arange(300)[:, None] == 4, np.nan, X),
+        "one_domain": np.full(300, "a"),
         "y_gap": np.where(np.arange(300) == 2, np.nan, y),
         "predicted": y,
     }

@@ -25,6 +25,8 @@ def test_histograms_share_out_each_domains_weight(report_of):
     assert by_name["A"].quartiles == (0.02, 0.02, 0.02)
     assert by_name["B"].shares[10] == 1.0
     assert histograms.overall.shares[0] == 0.6
+    # B has nothing in the last bin, which is there all the same: twenty shares between twenty-one edges.
+    assert [len(one.shares) for one in (histograms.overall, by_name["A"], by_name["B"])] == [20, 20, 20]
 
 
 def test_rows_are_counted_by_their_weight(report_of):

@@ -160,6 +160,24 @@ def progress(what: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Say which extra of the package brings what an import lacks."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError(
+            what, f"needs the package {error.name}", f"install it with pip install 'clovecal[{extra}]'"
+        ) from None
+
+
+def reject_input_as_output(output: Path, *inputs: str | Path) -> None:
+    """Raise if the output would replace what the command reads, which --force does not ask for."""
+    for source in map(Path, inputs):
+        if source.exists() and output.exists() and source.samefile(output):
+            raise InputError(f"path {str(output)!r}", "is what the command reads", "choose another name for the output")
+
+
 def print_json(content: dict[str, Any]) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(content, indent=1, allow_nan=False))
@@ -173,8 +191,10 @@ __all__ = [
     "json_option",
     "load",
     "naming",
+    "needing",
     "output_option",
     "print_json",
     "progress",
+    "reject_input_as_output",
     "table_options",
 ]

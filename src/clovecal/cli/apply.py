@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._console import output_option
+from clovecal.cli._console import output_option, reject_input_as_output
 from clovecal.cli._registered import import_option
 from clovecal.progress import on_terminal
 
@@ -35,6 +35,7 @@ def command(
     from clovecal import load_calibrator
     from clovecal.tables import apply_to_file, open_table
 
+    reject_input_as_output(output, calibrator)  # FILE is only added to
     fitted = load_calibrator(calibrator)
     table = open_table(file, format=format)
     with on_terminal() as progress:

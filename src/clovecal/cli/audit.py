@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from clovecal.cli._console import check_writable, json_option, load, naming, print_json, progress, table_options
+from clovecal.cli._console import (
+    check_writable,
+    json_option,
+    load,
+    naming,
+    print_json,
+    progress,
+    reject_input_as_output,
+    table_options,
+)
 from clovecal.cli._registered import import_option
 
 
@@ -50,6 +59,7 @@ def command(
 
     if report is not None:
         check_writable(report, overwrite=force)
+        reject_input_as_output(report, file)
     table = load(file, columns)
     with naming(table), progress("Auditing"):
         result = audit(

@@ -16,6 +16,7 @@ from clovecal.cli._console import (
     output_option,
     print_json,
     progress,
+    reject_input_as_output,
     table_options,
 )
 from clovecal.cli._registered import RegisteredName, RegisteredOption, import_option
@@ -71,6 +72,7 @@ def command(
     from clovecal.calibrators import ScoredRows
 
     check_writable(output, overwrite=force)
+    reject_input_as_output(output, file)
     calibrator = _made(method, {"objective": objective, "shrinkage": shrinkage})
     table = load(file, columns)
     with naming(table), progress("Fitting"):
@@ -80,7 +82,8 @@ def command(
     if as_json:
         print_json({"calibrator": str(output), "method": method, **_details(calibrator)})
         return
-    click.echo(f"{method} calibrator fitted on {table.n_rows:,} rows of {len(table.domains.names)} domains.")
+    domains = len(table.domains.names)
+    click.echo(f"{method} calibrator fitted on {table.n_rows:,} rows of {domains} domain{'s' * (domains != 1)}.")
     _describe(calibrator, "Squared error" if rows.task == "regression" else "Brier score")
     click.echo(f"Calibrator: {output}")
 

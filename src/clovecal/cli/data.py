@@ -34,6 +34,7 @@ def list_data() -> None:
     Example:
         clovecal data list
     """
+    from clovecal.datasets import wilds
     from clovecal.datasets.registry import DATA_SETS, find_file
 
     for one in DATA_SETS.values():
@@ -45,7 +46,8 @@ def list_data() -> None:
         else:
             place = f"not here: clovecal data fetch {one.name}"
         click.echo(f"{one.name:<10} {one.description}\n{'':<10} [{place}]")
-    click.echo(f"{_WILDS:<10} five data sets of images and texts: Camelyon17, CivilComments, FMoW, PovertyMap, Amazon")
+    titles = ", ".join(wilds.published(name).title for name in wilds.NAMES)
+    click.echo(f"{_WILDS:<10} {len(wilds.NAMES)} data sets of images and texts: {titles}")
     click.echo(f"{'':<10} [in a folder of yours: clovecal data check {_WILDS} --root DIR]")
 
 
@@ -109,6 +111,8 @@ def _check_wilds(root: Path, dataset: str | None) -> None:
     from clovecal import InputError
     from clovecal.datasets import wilds
 
+    if dataset is not None and dataset not in wilds.NAMES:
+        raise InputError("--dataset", f"is {dataset!r}", f"choose one of {', '.join(wilds.NAMES)}")
     names = wilds.NAMES if dataset is None else (dataset,)
     problems, found = [], 0
     for name in names:

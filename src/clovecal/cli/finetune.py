@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal.cli._console import check_writable, json_option, print_json, progress
+from clovecal.cli._console import (
+    check_writable,
+    json_option,
+    needing,
+    print_json,
+    progress,
+    reject_input_as_output,
+)
 from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
 from clovecal.training.objectives import OBJECTIVES, objective_names
+
+if TYPE_CHECKING:
+    from clovecal.tables.features import FeatureRows
 
 
 @click.command("finetune")
@@ -110,7 +120,10 @@ def command(
         )
     strengths = _penalty(penalty, objective)
     widths = _widths(hidden)
-    CloveClassifier, TrainingWarning, read_features = _training()
+    with needing("train,tables", "training"):
+        from clovecal.tables.features import read_features
+        from clovecal.training.head.classifier import CloveClassifier
+        from clovecal.training.loop.fitting import TrainingWarning
     with progress(f"Reading {features}"):
         rows = read_features(features, label=label, domains=domains, prefix=prefix, format=format)
         y, members = rows.training_labels()
@@ -130,7 +143,7 @@ def command(
         try:
             head.fit(rows.X, y, domains=members, progress=shown)
         except InputError as error:
-            raise (error.about("seed") if error.argument == "random_state" else error) from None
+            raise _in_words_of_the_file(error, rows) from None
     head.save(output, overwrite=force)
     if as_json:
         print_json(_details(head, output, len(rows)))
@@ -150,26 +163,16 @@ def command(
     click.echo(f"Head: {output}")
 
 
-def reject_input_as_output(output: Path, *inputs: str | Path) -> None:
-    """Raise if the output would replace what the command reads, which --force does not ask for."""
-    for source in map(Path, inputs):
-        if source.exists() and output.exists() and source.samefile(output):
-            raise InputError(
-                f"path {str(output)!r}", "is the file that the command reads", "choose another name for the output"
-            )
-
-
-def _training() -> tuple[Any, Any, Any]:
-    """Import what needs the extra, or say how to get it."""
-    try:
-        from clovecal.tables.features import read_features
-        from clovecal.training.head.classifier import CloveClassifier
-        from clovecal.training.loop.fitting import TrainingWarning
-    except ImportError as error:
-        raise click.ClickException(
-            f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
-        ) from None
-    return CloveClassifier, TrainingWarning, read_features
+def _in_words_of_the_file(error: InputError, rows: FeatureRows) -> InputError:
+    """Name the columns or arrays that labels and domains come from, and the command's own word for its seed."""
+    archive = rows.used is None
+    label = "" if rows.y is None else rows.y[0]
+    said = {
+        "y": f"{'array' if archive else 'column'} {label!r}",
+        "domains": "the array of domains" if archive else f"column {', '.join(map(repr, rows.domains))}",
+        "random_state": "seed",
+    }
+    return error.about(said[error.argument], row_name="data row", first_row=1) if error.argument in said else error
 
 
 def _penalty(text: str, objective: str) -> Any:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._console import check_writable, output_option, progress
+from clovecal.cli._console import check_writable, needing, output_option, progress, reject_input_as_output
 from clovecal.cli._registered import import_option
-from clovecal.cli.finetune import reject_input_as_output
 from clovecal.errors import InputError
 
 
@@ -116,12 +115,10 @@ def _predict_with_head(
     device: str | None,
     format: str | None,
 ) -> None:
-    try:
+    with needing("train,tables", "predicting"):
         from clovecal.tables.features import read_features
         from clovecal.training.head.files import load_head
         from clovecal.training.head.predictions import write_predictions
-    except ImportError as error:
-        raise _missing(error) from None
     fitted = load_head(head, device=device)
     names = getattr(fitted, "feature_names_in_", None)
     with progress(f"Predicting {features}"):
@@ -146,14 +143,12 @@ def _predict_with_network(
     workers: int,
     device: str | None,
 ) -> None:
-    try:
+    with needing("train,tables", "predicting"):
         from clovecal.tables import write_table
         from clovecal.training.loop.predicting import as_device
         from clovecal.training.network.exporting import load_network
         from clovecal.training.network.predictions import predictions, read_new
         from clovecal.training.network.training import Resources
-    except ImportError as error:
-        raise _missing(error) from None
     as_device(device)
     network = load_network(folder, resources=Resources(device=device, workers=workers, weights=weights))
     described = network.description
@@ -167,9 +162,3 @@ def _predict_with_network(
         click.echo(f"{table}: {rows.roles.in_words('text' if images is None else 'image')}.", err=True)
     classes = f"; classes: {', '.join(described.classes)}" if described.classes else ""
     click.echo(f"{len(rows):,} rows written to {output}{classes}.", err=True)
-
-
-def _missing(error: ImportError) -> click.ClickException:
-    return click.ClickException(
-        f"predicting needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
-    )

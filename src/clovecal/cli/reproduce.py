@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from clovecal.cli._console import Group
+from clovecal.cli._console import Group, needing
 from clovecal.errors import InputError, needs
 from clovecal.files import check_writable, replacing
 from clovecal.progress import on_terminal
@@ -107,7 +105,7 @@ def _reproduce(
     """Run what has no record yet, then print and draw what the records say."""
     plan = None
     if not show_only:
-        with _extra_named(study):
+        with needing(study.extra, "training"):
             with on_terminal() as progress:
                 progress.task("Checking")
                 plan = study.plan(output, **options)
@@ -155,17 +153,6 @@ def _show(study: Study, output: Path, plan: AnyPlan | None) -> None:
                 figure.savefig(temporary, dpi=figure.dpi)
     if len(pictures) == 1:  # several are listed by their folder
         click.echo(f"\nRecords: {output / study.record_files[0]}\nFigure: {pictures[0]}")
-
-
-@contextmanager
-def _extra_named(study: Study) -> Iterator[None]:
-    """Say what brings a package that a study needs and that is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise InputError(
-            "training", f"needs the package {error.name}", f"install it with pip install 'clovecal[{study.extra}]'"
-        ) from None
 
 
 def _is_first_process() -> bool:

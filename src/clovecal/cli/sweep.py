@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._console import progress
+from clovecal.cli._console import needing, progress
 from clovecal.cli._registered import import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
@@ -53,7 +53,7 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
         weight_decay = {log10 = [-5, -3]}
         hidden = {log2 = [6, 9], layers = 2} # or widths, such as [256, 256]
         [[objective]]
-        name = "clove"                       # or erm, irm, coral, group-dro
+        name = "clove"                       # clovecal finetune --help lists the others
         penalty = {log10 = [2, 6]}
         anneal = {uniform = [100, 500]}      # steps
         of = "positive"                      # and the other options of the objective
@@ -62,14 +62,10 @@ def command(config: Path, output: Path | None, device: str | None, force: bool) 
     (tf32, bf16). An objective may have members, hidden, learning_rate, weight_decay of its own, and a label for its
     members' names.
     """
-    try:
+    with needing("train,tables", "training"):
         from clovecal.training.head.inputs import check_device
         from clovecal.training.sweep.folder import SweepFolder
         from clovecal.training.sweep.running import read_sweep, read_sweep_data, train_members
-    except ImportError as error:
-        raise click.ClickException(
-            f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
-        ) from None
     check_device(device)
     sweep = read_sweep(config)
     folder = SweepFolder(output or config.stem)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal.cli._console import json_option, print_json, progress
+from clovecal.cli._console import json_option, needing, print_json, progress
 from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
@@ -74,8 +74,10 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
 @click.option(
     "--backbone",
     metavar="NAME",
-    help="tiny-image or tiny-text (default: small, for trying out); resnet18, 34, 50, densenet121, 169, 201; "
-    "bert-base-uncased, bert-base-cased, bert-large-uncased; or one that you registered.",
+    cls=RegisteredOption,
+    listing=lambda: (
+        f"One of {', '.join(_backbones())}; default: {' or '.join(_FOR_TRYING_OUT.values())}, small, for trying out."
+    ),
 )
 @click.option(
     "--weights",
@@ -166,7 +168,7 @@ def command(
     kind = "text" if images is None else "image"
     if size is not None and images is None:
         raise InputError("--size", f"is {size!r}, but texts have no size", "leave it out")
-    try:
+    with needing("train,tables", "training"):
         from clovecal.datasets.folder import image_folder, text_table
         from clovecal.training.loop.fitting import TrainingWarning
         from clovecal.training.loop.processes import is_first_process
@@ -174,10 +176,6 @@ def command(
         from clovecal.training.network.exporting import export
         from clovecal.training.network.recipe import default_recipe
         from clovecal.training.network.training import Resources
-    except ImportError as error:
-        raise click.ClickException(
-            f"training needs the package {error.name}; install it with pip install 'clovecal[train,tables]'."
-        ) from None
     roles = find_roles(table, kind, input=input, label=label, domains=domains, split=split)
     (column,) = roles.columns("input")
     if split is None and test_domains:  # they say what to test on, whatever a column is named
@@ -234,6 +232,12 @@ def command(
         print_json(_details(output, done))
         return
     _show(output, data, done, images)
+
+
+def _backbones() -> Iterable[str]:
+    from clovecal.training.network.backbones import BACKBONES
+
+    return BACKBONES
 
 
 def _size(text: str | None) -> int | tuple[int, int] | None:

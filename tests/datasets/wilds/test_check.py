@@ -131,7 +131,7 @@ def test_a_broken_folder_does_not_hide_the_others(run, own_miniature):
     [
         (["check", "wilds"], "--root is missing"),
         (["check", "wilds", "--root", "nowhere"], "root 'nowhere' is not a folder"),
-        (["check", "wilds", "--root", "nowhere", "--dataset", "iwildcam"], "name is 'iwildcam'"),
+        (["check", "wilds", "--root", "nowhere", "--dataset", "iwildcam"], "--dataset is 'iwildcam'"),
         (["check", "flights", "--root", "."], "--root and --dataset only apply to wilds; check flights without them"),
         (["fetch", "wilds"], "get the folders from https://wilds.stanford.edu"),
     ],

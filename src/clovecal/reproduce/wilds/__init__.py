@@ -24,8 +24,8 @@ STUDY = Study(
         Option("seeds", "Networks of each objective.", type=int, default=4, least=1),
         Option(
             "objectives",
-            "erm, irm-halves (WILDS' IRM), irm (its closed form), coral or group-dro; once per objective. The paper's "
-            "three if not given.",
+            "What training minimises, by the name that it has in `clovecal train`: irm-halves is WILDS' IRM; once per "
+            "objective. The paper's three if not given.",
             several=True,
             default=(),
             spelled="objective",

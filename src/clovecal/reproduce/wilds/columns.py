@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import clovecal as cc
+from clovecal.calibrators import CALIBRATORS
 from clovecal.datasets import LazyDataset
 from clovecal.datasets.wilds import evaluate
 from clovecal.reproduce.wilds.settings import HEADS, STRONGEST, Config
@@ -51,12 +52,7 @@ def _column(
         return {name: part.scores for name, part in judged.items()}, {}
     if config.column in HEADS:
         return _head(config, fit, judged, device)
-    calibrator: Any = {
-        "naive": cc.NaiveIsotonic,
-        "robust": cc.RobustIsotonic,
-        "robust-regret": lambda: cc.RobustIsotonic(objective="regret"),
-        "auto": cc.AutoCalibrator,
-    }[config.column]()
+    calibrator: Any = CALIBRATORS[config.column].make()
     calibrator.fit(fit.scores, fit.rows.y, domains=fit.rows.as_domains())
     details = {"best": calibrator.best_} if config.column == "auto" else {}
     return {name: calibrator.predict(part.scores) for name, part in judged.items()}, details

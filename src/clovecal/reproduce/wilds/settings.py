@@ -14,7 +14,8 @@ from clovecal.training.objectives import OBJECTIVES
 
 NETWORK_OBJECTIVES = tuple(name for name in OBJECTIVES if name != "clove")  # which is a head on their features
 HEADS = ("clove", "clove-strong")
-COLUMNS = ("original", "naive", "robust", "robust-regret", "auto", *HEADS)
+RECALIBRATIONS = ("naive", "robust", "robust-regret", "auto")  # of CALIBRATORS; the paper's are the first two
+COLUMNS = ("original", *RECALIBRATIONS, *HEADS)
 # The paper does not say how it chose λ. "clove" chooses by held-out calibration among heads that lose no accuracy in
 # the domains seen; "clove-strong" takes the strongest λ that "clove" may choose, whatever it costs there.
 STRONGEST = MappingProxyType({"binary": 30.0, "multiclass": 1000.0})

@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from clovecal.calibrators import CALIBRATORS
 from clovecal.datasets.wilds import published
 from clovecal.reproduce.study import Record
-from clovecal.reproduce.wilds.settings import COLUMNS, NETWORK_OBJECTIVES
+from clovecal.reproduce.wilds.settings import COLUMNS, NETWORK_OBJECTIVES, RECALIBRATIONS
 from clovecal.text import markdown
 from clovecal.training.objectives import OBJECTIVES
 
 COLUMN_NAMES = {
     "original": "original",
-    "naive": "naive",
-    "robust": "robust (risk)",
-    "robust-regret": "robust (regret)",
-    "auto": "auto",
+    **{name: CALIBRATORS[name].title for name in RECALIBRATIONS},
     "clove": "CLOvE",
     "clove-strong": "CLOvE (strongest λ)",
 }

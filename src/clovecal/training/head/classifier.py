@@ -46,7 +46,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     hidden
         Widths of the hidden layers; the paper has three and does not say how wide.
     objective
-        "clove" (the paper's), "erm", "irm", "coral" or "group-dro".
+        What is minimised: "clove" is the paper's, `clovecal.training.objectives.objective_names` has the others.
     penalty
         Weight λ of the penalty; several to choose among; or "auto", a grid with 0 in it (for CLOvE 0, 3, 10, 30 with
         two classes and 0, 100, 300, 1000 with more). "erm" and "group-dro" have none.

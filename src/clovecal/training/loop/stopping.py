@@ -26,9 +26,9 @@ class EarlyStopping:
     Attributes
     ----------
     criterion
-        "log-loss" (the sum over domains; the squared error for regression), a criterion of `clovecal.select` ("ece",
-        "debiased-ece", "mmce", "irm", "worst-ece": recalibrated and judged on different rows), or a callable
-        ``metric(y, p) -> float`` to sum over domains (one that `per_domain` knows to be better when higher is negated).
+        "log-loss" (the sum over domains; the squared error for regression), one of `clovecal.selection.CRITERIA` such
+        as "ece" (recalibrated and judged on different rows), or a callable ``metric(y, p) -> float`` to sum over
+        domains (one that `per_domain` knows to be better when higher is negated).
     patience
         Evaluations without a better value before training stops.
     every

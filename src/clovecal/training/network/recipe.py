@@ -35,9 +35,9 @@ class Recipe:
     backbone
         One of `clovecal.training.network.backbones.BACKBONES`, which `register_backbone` adds to.
     objective
-        "erm", "irm" (the square of each domain's gradient), "irm-halves" (WILDS': the product of the gradients of two
-        halves), "coral", "group-dro" or "clove" (not for a regression). All but "erm" see as many rows of each domain
-        in a batch.
+        One of `clovecal.training.OBJECTIVES`, which `register_objective` adds to. Of IRM there are two: "irm" (the
+        square of each domain's gradient) and "irm-halves" (WILDS': the product of the gradients of two halves). All
+        but "erm" see as many rows of each domain in a batch.
     domains_per_batch
         How many domains a batch of all but "erm" has rows of, drawn anew for each batch; None, or more than there are:
         all.

@@ -5,9 +5,10 @@
 downloaded. The stand-ins need torch alone.
 """
 
-from clovecal.training.network.backbones import _bert, _plain, _vision
-from clovecal.training.network.backbones.classifier import FeatureClassifier
-from clovecal.training.network.backbones.inputs import HashedWords, ImageTensors, Pixels
+from typing import TYPE_CHECKING
+
+from clovecal.training._lazily import lazily
+from clovecal.training.network.backbones import _own
 from clovecal.training.network.backbones.registry import (
     BACKBONES,
     Backbone,
@@ -17,6 +18,10 @@ from clovecal.training.network.backbones.registry import (
     register_backbone,
     register_own,
 )
+
+if TYPE_CHECKING:
+    from clovecal.training.network.backbones.classifier import FeatureClassifier
+    from clovecal.training.network.backbones.inputs import HashedWords, ImageTensors, Pixels
 
 __all__ = [
     "BACKBONES",
@@ -31,4 +36,14 @@ __all__ = [
     "register_backbone",
 ]
 
-register_own(*_plain.BACKBONES, *_vision.BACKBONES, *_bert.BACKBONES)
+register_own(*_own.BACKBONES)
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "FeatureClassifier": f"{__name__}.classifier",
+        "HashedWords": f"{__name__}.inputs",
+        "ImageTensors": f"{__name__}.inputs",
+        "Pixels": f"{__name__}.inputs",
+    },
+)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,7 +13,6 @@ from torch import Tensor, nn
 from clovecal.datasets import Inputs
 from clovecal.errors import InputError
 from clovecal.training.network.backbones.classifier import one_column
-from clovecal.training.network.backbones.registry import Backbone
 
 _LAYERS = 4  # whose cls tokens are averaged
 
@@ -78,11 +75,11 @@ class BertClassifier(nn.Module):
         return one_column(self.top(self.dropout(read.pooler_output))), features
 
 
-def _make(name: str, *, n_outputs: int, weights: str | Path | None, **_: Any) -> nn.Module:
+def bert(name: str, *, n_outputs: int, weights: str | Path | None, **_: Any) -> nn.Module:
     return BertClassifier(name, weights, n_outputs)
 
 
-def _tokens(name: str, inputs: Inputs, *, weights: str | Path | None, max_tokens: int) -> Any:
+def tokens(name: str, inputs: Inputs, *, weights: str | Path | None, max_tokens: int) -> Any:
     """Return texts as this BERT's tokens."""
     return Tokens(inputs, _pretrained("BertTokenizerFast", name, weights), max_tokens)
 
@@ -105,37 +102,3 @@ def _pretrained(kind: str, name: str, weights: str | Path | None, **options: Any
             f"does not hold {name}",
             f"download {name} from the hub into a folder, and pass that folder as weights",
         ) from None
-
-
-# WILDS' ways with BERT; larger batches would not fit a usual GPU.
-_DEFAULTS = MappingProxyType(
-    {
-        "epochs": 3,
-        "batch_size": 16,
-        "learning_rate": 1e-5,
-        "weight_decay": 0.01,
-        "optimizer": "adamw",
-        "schedule": "linear",
-        "clip_norm": 1.0,
-    }
-)
-BACKBONES = tuple(
-    Backbone(
-        name=name,
-        make=partial(_make, name),
-        kind="text",
-        features=features,
-        parameters=parameters,
-        read=partial(_tokens, name),
-        defaults=_DEFAULTS,
-        largest_batch=16,
-        weights="required",
-        package="transformers",
-        extra="wilds",
-    )
-    for name, features, parameters in (
-        ("bert-base-uncased", 768, 109_500_000),
-        ("bert-base-cased", 768, 108_300_000),
-        ("bert-large-uncased", 1024, 335_100_000),
-    )
-)

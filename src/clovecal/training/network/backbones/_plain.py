@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
 
 from clovecal.training.network.backbones.classifier import FeatureClassifier
 from clovecal.training.network.backbones.inputs import BUCKETS, Pixels
-from clovecal.training.network.backbones.registry import Backbone
 
 IMAGE_FEATURES, TEXT_FEATURES = 32, 32
 
@@ -40,30 +38,9 @@ class TinyTextBody(nn.Module):
         return nn.functional.relu(self.hidden(mean))
 
 
-def _image(*, n_outputs: int, channels: int, flips: bool, **_: Any) -> nn.Module:
+def image(*, n_outputs: int, channels: int, flips: bool, **_: Any) -> nn.Module:
     return FeatureClassifier(tiny_image_body(channels, flips=flips), IMAGE_FEATURES, n_outputs)
 
 
-def _text(*, n_outputs: int, **_: Any) -> nn.Module:
+def text(*, n_outputs: int, **_: Any) -> nn.Module:
     return FeatureClassifier(TinyTextBody(), TEXT_FEATURES, n_outputs)
-
-
-_DEFAULTS = MappingProxyType({"epochs": 20, "batch_size": 32, "learning_rate": 3e-3})
-BACKBONES = (
-    Backbone(
-        name="tiny-image",
-        make=_image,
-        kind="image",
-        features=IMAGE_FEATURES,
-        parameters=5_000,
-        defaults=_DEFAULTS,
-    ),
-    Backbone(
-        name="tiny-text",
-        make=_text,
-        kind="text",
-        features=TEXT_FEATURES,
-        parameters=67_000,
-        defaults=_DEFAULTS,
-    ),
-)

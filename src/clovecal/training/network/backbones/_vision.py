@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,7 +13,6 @@ from torch import Tensor, nn
 from clovecal.errors import InputError
 from clovecal.training.network.backbones.classifier import FeatureClassifier
 from clovecal.training.network.backbones.inputs import Pixels
-from clovecal.training.network.backbones.registry import Backbone
 
 # Files of torchvision's DenseNets write "norm.1" where its code now has "norm1".
 _OLD_NAME = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))")
@@ -113,34 +110,7 @@ def _models() -> Any:
     return import_module("torchvision.models")
 
 
-def _make(
+def vision(
     name: str, features: int, *, n_outputs: int, channels: int, weights: str | Path | None, flips: bool
 ) -> nn.Module:
     return FeatureClassifier(vision_body(name, channels, weights=weights, flips=flips), features, n_outputs)
-
-
-# WILDS' ways with such networks.
-_DEFAULTS = MappingProxyType({"epochs": 10, "batch_size": 32, "learning_rate": 1e-3, "schedule": "step"})
-_PRETRAINED_DEFAULTS = MappingProxyType({"learning_rate": 1e-4})
-BACKBONES = tuple(
-    Backbone(
-        name=name,
-        make=partial(_make, name, features),
-        kind="image",
-        features=features,
-        parameters=parameters,
-        defaults=_DEFAULTS,
-        pretrained_defaults=_PRETRAINED_DEFAULTS,
-        weights="optional",
-        package="torchvision.models",
-        extra="wilds",
-    )
-    for name, features, parameters in (
-        ("densenet121", 1024, 7_000_000),
-        ("densenet169", 1664, 12_500_000),
-        ("densenet201", 1920, 18_100_000),
-        ("resnet18", 512, 11_200_000),
-        ("resnet34", 512, 21_300_000),
-        ("resnet50", 2048, 23_500_000),
-    )
-)

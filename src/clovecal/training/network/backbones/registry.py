@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from clovecal._checks import check_choice, check_count
 from clovecal.datasets import Inputs
 from clovecal.errors import InputError, needs
-from clovecal.training.network.backbones.inputs import HashedWords, ImageTensors
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _STAND_IN = 1_000_000  # parameters; below it a CPU trains in minutes
 
@@ -113,6 +112,8 @@ def register_backbone(backbone: Backbone) -> None:
 
     Examples
     --------
+    >>> import torch
+    >>> from torch import nn
     >>> def make(*, n_outputs, channels, flips, **_):
     ...     body = nn.Sequential(Pixels(flips=flips), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * channels, 8))
     ...     return FeatureClassifier(body, 8, n_outputs)
@@ -175,10 +176,13 @@ def build(
 
     Examples
     --------
+    >>> import torch
     >>> logits, features = build("tiny-image", n_outputs=1)(torch.zeros(2, 16, 16, 3, dtype=torch.uint8))
     >>> logits.shape, features.shape
     (torch.Size([2]), torch.Size([2, 32]))
     """
+    import torch
+
     known = backbone(name)
     check_count(n_outputs, "n_outputs")
     check_count(channels, "channels")
@@ -211,6 +215,8 @@ def as_tensors(name: str, inputs: Inputs, *, weights: str | Path | None = None, 
     >>> as_tensors("tiny-text", Texts(np.array(["well done", "go away"])))[1][:3]
     tensor([835, 352,   0])
     """
+    from clovecal.training.network.backbones.inputs import HashedWords, ImageTensors
+
     known = backbone(name)
     if len(inputs) and (isinstance(inputs[0], str)) != (known.kind == "text"):
         raise InputError(f"backbone {name!r}", f"reads {known.kind}s, which these inputs are not", "choose another one")
