@@ -36,10 +36,14 @@ test-wilds: $(WILDS)/.done
 bench: $(VENV)/.dev
 	for name in audit minimax tables; do $(BIN)/python benchmarks/bench_$$name.py || exit 1; done
 
+# Every module without an underscore in its path: pdoc alone would show only those that a package's __all__ names.
+PUBLIC_MODULES = $(shell cd src && find clovecal -name '*.py' ! -path '*/_[a-z]*' ! -name '__main__.py' \
+	! -path 'clovecal/cli/*' | sort | sed 's,/__init__.py$$,,; s,.py$$,,; s,/,.,g')
+
 docs: $(VENV)/.dev
 	$(PIP) --editable '.[docs]'
 	$(BIN)/python scripts/update_tables.py
-	$(BIN)/pdoc clovecal clovecal.datasets clovecal.datasets.wilds clovecal.training clovecal.theory --docformat numpy --output-directory docs/_build
+	$(BIN)/python -W 'ignore:The module specification' -m pdoc $(PUBLIC_MODULES) --docformat numpy --output-directory docs/_build
 
 clean:
 	rm -rf $(VENV) $(WILDS) demo-output docs/_build

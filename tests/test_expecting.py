@@ -7,7 +7,7 @@ import pytest
 
 import clovecal as cc
 from clovecal import expecting
-from clovecal.expecting import HeldOut, MeanChange, Repair, expect_repairs, recommend
+from clovecal.expecting import HeldOutDomain, MeanChange, Repair, expect_repairs, recommend
 
 
 def draw_table(domains, rows=300, *, off=(1,), seed=0):
@@ -29,7 +29,7 @@ def classes_table(sizes, seed=0):
 
 def repair(method, losses, change=0.0):
     """Return a method's figures with these losses in as many domains."""
-    held = tuple(HeldOut(name=number, loss=loss, change=change, error=0.0) for number, loss in enumerate(losses))
+    held = tuple(HeldOutDomain(name=number, loss=loss, change=change, error=0.0) for number, loss in enumerate(losses))
     return Repair(
         method=method,
         meaning="",

@@ -33,7 +33,7 @@ _SCORE_CELLS = 400
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutDomain:
     """A domain's loss and calibration error under a method that has not seen the domain.
 
     Attributes
@@ -92,7 +92,7 @@ class Repair:
     mean_error: float
     worst_error: float
     worst_error_in: Name
-    by_domain: tuple[HeldOut, ...]
+    by_domain: tuple[HeldOutDomain, ...]
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ def _repair(
     ci: float,
 ) -> Repair:
     by_domain = tuple(
-        HeldOut(name=name, loss=loss, change=loss - before[name][0], error=error)
+        HeldOutDomain(name=name, loss=loss, change=loss - before[name][0], error=error)
         for name, (loss, error) in found.items()
     )
     worst_loss = max(by_domain, key=lambda one: one.loss)

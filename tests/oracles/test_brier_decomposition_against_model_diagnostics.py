@@ -11,7 +11,7 @@ import pytest
 
 import clovecal as cc
 
-scoring = pytest.importorskip("model_diagnostics.scoring", reason="install requirements/oracles.txt")
+scoring = pytest.importorskip("model_diagnostics.scoring", reason="pip install 'clovecal[oracles]'")
 
 
 def parts(y, p, weight=None):

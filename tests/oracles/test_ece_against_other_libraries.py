@@ -8,7 +8,7 @@ from sklearn.calibration import calibration_curve
 
 import clovecal as cc
 
-INSTALL = "install requirements/oracles.txt"
+INSTALL = "pip install 'clovecal[oracles]'"
 calibration = pytest.importorskip("calibration", reason=INSTALL)  # uncertainty-calibration
 netcal = pytest.importorskip("netcal.metrics", reason=INSTALL)
 torch = pytest.importorskip("torch", reason=INSTALL)

@@ -7,7 +7,7 @@ import pytest
 
 import clovecal as cc
 
-netcal = pytest.importorskip("netcal.metrics", reason="install requirements/oracles.txt")
+netcal = pytest.importorskip("netcal.metrics", reason="pip install 'clovecal[oracles]'")
 
 LAPLACIAN = {"kernel": "laplacian", "width": 0.4, "of": "confidence"}
 

@@ -30,7 +30,7 @@ def check_predicted(data: LazyDataset, y_pred: Any) -> FloatArray:
     return predicted
 
 
-def accuracy(y: AnyArray, y_pred: AnyArray) -> float:
+def label_accuracy(y: AnyArray, y_pred: AnyArray) -> float:
     """Return the share of labels that are right; NaN without rows."""
     return float(np.mean(y == y_pred)) if len(y) else float("nan")
 
@@ -63,5 +63,5 @@ def average(values: Iterable[float]) -> float:
 
 def by_domain(data: LazyDataset, y_pred: AnyArray) -> Mapping[str, float]:
     """Return accuracy (Pearson's r for regression) in each domain that has rows."""
-    score = pearson if data.task == "regression" else accuracy
+    score = pearson if data.task == "regression" else label_accuracy
     return {str(name): score(data.y[rows], y_pred[rows]) for name, rows in data.as_domains().split()}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from clovecal._checks import AnyArray, FloatArray, check_choice, check_count
 from clovecal.datasets._lazy import Inputs, LazyDataset, Texts
-from clovecal.datasets._scores import accuracy, average, by_domain, check_predicted, pearson, worst
+from clovecal.datasets._scores import average, by_domain, check_predicted, label_accuracy, pearson, worst
 from clovecal.datasets.images import check_images, existing_folder, image_files, images_in
 from clovecal.datasets.splits import hold_out
 from clovecal.errors import InputError
@@ -157,7 +157,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     0.5
     """
     predicted = check_predicted(data, y_pred)
-    name, score = ("pearson", pearson) if data.task == "regression" else ("accuracy", accuracy)
+    name, score = ("pearson", pearson) if data.task == "regression" else ("accuracy", label_accuracy)
     domains = by_domain(data, predicted)
     return {
         name: score(data.y, predicted),

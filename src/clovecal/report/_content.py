@@ -88,7 +88,7 @@ class DomainRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurvePoint:
+class ReliabilityPoint:
     """One bin of a reliability diagram."""
 
     predicted: float
@@ -104,7 +104,7 @@ class Curve:
 
     name: str
     error: float
-    points: tuple[CurvePoint, ...]
+    points: tuple[ReliabilityPoint, ...]
     shown: bool
 
 

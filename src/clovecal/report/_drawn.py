@@ -13,12 +13,12 @@ from clovecal.metrics import ReliabilityCurve, ScoreHistogram
 from clovecal.report import _words
 from clovecal.report._content import (
     Curve,
-    CurvePoint,
     Diagram,
     Estimate,
     Histogram,
     Histograms,
     Invariance,
+    ReliabilityPoint,
     Shift,
     Words,
 )
@@ -59,10 +59,10 @@ def reliability_diagram(audit: Audit, labels: Mapping[Name, str]) -> Diagram | N
     )
 
 
-def _points(curve: ReliabilityCurve) -> tuple[CurvePoint, ...]:
+def _points(curve: ReliabilityCurve) -> tuple[ReliabilityPoint, ...]:
     shown = curve.count >= min(_FEWEST_ROWS, curve.count.max())
     return tuple(
-        CurvePoint(
+        ReliabilityPoint(
             predicted=float(curve.confidence[number]),
             observed=float(curve.frequency[number]),
             low=float(curve.low[number]),

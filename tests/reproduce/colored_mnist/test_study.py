@@ -31,7 +31,7 @@ from clovecal.reproduce.colored_mnist.choice import (
     selection,
     spread,
 )
-from clovecal.reproduce.colored_mnist.data import Part, Split, split
+from clovecal.reproduce.colored_mnist.data import LabelledRows, Split, split
 from clovecal.reproduce.colored_mnist.figures import box_figure, correlation_figure, figures, selection_figure
 from clovecal.reproduce.colored_mnist.measures import DEALS, MEASURES, measure
 from clovecal.reproduce.colored_mnist.settings import METHODS, SETTINGS, Method
@@ -198,7 +198,11 @@ def labels_and_logits():
     rng = np.random.default_rng(0)
     p = rng.uniform(0.05, 0.95, 900)
     y, domain = (rng.random(900) < p).astype(int), np.arange(900) % 2
-    parts = [Part(y[:300], domain[:300]), Part(y[300:700], domain[300:700]), Part(y[700:], np.zeros(200, dtype=int))]
+    parts = [
+        LabelledRows(y[:300], domain[:300]),
+        LabelledRows(y[300:700], domain[300:700]),
+        LabelledRows(y[700:], np.zeros(200, dtype=int)),
+    ]
     return Split(np.empty((0, 2)), *parts), 2 * logit(p) + 0.3
 
 

@@ -19,7 +19,7 @@ from clovecal import cli, records
 from clovecal.datasets import LazyDataset, Texts
 from clovecal.datasets.wilds import NAMES, evaluate, load, miniatures, published
 from clovecal.reproduce.wilds import study as wilds
-from clovecal.reproduce.wilds.columns import Part, outcome
+from clovecal.reproduce.wilds.columns import PredictedRows, outcome
 from clovecal.reproduce.wilds.settings import NETWORK_OBJECTIVES
 from clovecal.reproduce.wilds.stages import PARTS, parts, training_domains
 from clovecal.reproduce.wilds.tables import tables
@@ -169,7 +169,7 @@ def test_a_class_that_the_validation_rows_lack_is_not_predicted_and_moves_no_oth
     rows = LazyDataset(
         "amazon", "multiclass", tuple("12345"), Texts(np.full(180, "")), y, reviewers, np.full(180, "val")
     )
-    part = Part(rows, Outputs(logits=np.zeros((180, 5), np.float32), features=features))
+    part = PredictedRows(rows, Outputs(logits=np.zeros((180, 5), np.float32), features=features))
     config = wilds.Config(wilds.models_of("amazon", "v1", seeds=1)[0], "clove", 100)
     found = outcome(config, dict.fromkeys(PARTS, part), device="cpu")
     assert found["ood"]["accuracy"] == 1

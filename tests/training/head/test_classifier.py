@@ -23,7 +23,7 @@ from clovecal import InputError
 from clovecal.progress import calling
 from clovecal.training import CLOvE, TrainingData, TrainingWarning, fit
 from clovecal.training.head import classifier as module
-from clovecal.training.head.choice import HeldOut, choose, objective_of_strength, penalties_to_try
+from clovecal.training.head.choice import HeldOutLogits, choose, objective_of_strength, penalties_to_try
 from clovecal.training.head.classifier import CloveClassifier
 from clovecal.training.head.files import load_head
 from clovecal.training.head.network import HeadNetwork, held_out_rows, moments
@@ -75,7 +75,7 @@ def test_moments_are_those_of_the_rows_and_a_constant_feature_has_scale_one():
 
 def held_out_pair(*probabilities, y=(1, 0, 1, 0), domains=("A", "A", "B", "B")):
     tried = [
-        HeldOut(float(place), torch.logit(torch.tensor(p, dtype=torch.float64)), "Trained.")
+        HeldOutLogits(float(place), torch.logit(torch.tensor(p, dtype=torch.float64)), "Trained.")
         for place, p in enumerate(probabilities)
     ]
     return tried, TrainingData.of(torch.zeros(len(y), 1), torch.tensor(y), domains=list(domains))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clovecal.datasets._lazy import LazyDataset, Texts
-from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
+from clovecal.datasets._scores import accuracy_by, check_predicted, label_accuracy, worst
 from clovecal.datasets.wilds._base import Published, check_splits, find_folder, require
 from clovecal.tables.columns import read_columns
 
@@ -98,6 +98,6 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     reviewers = list(accuracy_by(data.domains, data.y, predicted).values())
     return {
         "tenth_percentile_accuracy": float(np.percentile(reviewers, 10)),
-        "accuracy": accuracy(data.y, predicted),
+        "accuracy": label_accuracy(data.y, predicted),
         "worst_reviewer_accuracy": worst(reviewers),
     }

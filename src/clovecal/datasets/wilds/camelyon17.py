@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clovecal.datasets._lazy import Files, LazyDataset, decode_image, need_pillow
-from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
+from clovecal.datasets._scores import accuracy_by, check_predicted, label_accuracy, worst
 from clovecal.datasets.splits import hold_out
 from clovecal.datasets.wilds._base import MINIATURE_SHARE, Published, check_splits, find_folder, is_miniature, require
 from clovecal.tables.columns import read_columns
@@ -112,7 +112,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     """
     predicted = check_predicted(data, y_pred)
     return {
-        "accuracy": accuracy(data.y, predicted),
+        "accuracy": label_accuracy(data.y, predicted),
         "worst_hospital_accuracy": worst(accuracy_by(data.domains, data.y, predicted).values()),
         "worst_slide_accuracy": worst(accuracy_by(data.metadata["slide"], data.y, predicted).values()),
     }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clovecal.datasets._lazy import LazyDataset, Texts
-from clovecal.datasets._scores import accuracy, average, by_domain, check_predicted, worst
+from clovecal.datasets._scores import average, by_domain, check_predicted, label_accuracy, worst
 from clovecal.datasets.wilds._base import Published, check_splits, find_folder, require
 from clovecal.tables.columns import read_columns
 
@@ -99,13 +99,13 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     """
     predicted = check_predicted(data, y_pred)
     groups = [
-        accuracy(data.y[rows], predicted[rows])
+        label_accuracy(data.y[rows], predicted[rows])
         for member in np.asarray(data.domains, dtype=bool).T
         for rows in (member & (data.y == 0), member & (data.y == 1))
     ]
     domains = by_domain(data, predicted).values() if np.any(data.domains) else ()
     return {
-        "accuracy": accuracy(data.y, predicted),
+        "accuracy": label_accuracy(data.y, predicted),
         "average_domain_accuracy": average(domains),
         "worst_domain_accuracy": worst(domains),
         "average_group_accuracy": average(groups),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clovecal.datasets._lazy import Files, LazyDataset, combined, decode_image, need_pillow
-from clovecal.datasets._scores import accuracy, accuracy_by, check_predicted, worst
+from clovecal.datasets._scores import accuracy_by, check_predicted, label_accuracy, worst
 from clovecal.datasets.wilds._base import Published, check_splits, find_folder, require
 from clovecal.errors import InputError
 from clovecal.tables.columns import Columns, read_columns
@@ -129,7 +129,7 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
     regions = accuracy_by(data.metadata["region"], data.y, predicted)
     return {
         "worst_region_accuracy": worst(value for region, value in regions.items() if region != OTHER),
-        "accuracy": accuracy(data.y, predicted),
+        "accuracy": label_accuracy(data.y, predicted),
         "worst_year_accuracy": worst(accuracy_by(data.metadata["year"], data.y, predicted).values()),
     }
 

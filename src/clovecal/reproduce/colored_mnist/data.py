@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clovecal.datasets import Digits, DomainDataset, colored_digits, load_digits, load_mnist
-from clovecal.reproduce.colored_mnist.settings import Setting
+from clovecal.reproduce.colored_mnist.settings import DomainSetting
 
 DATA: Mapping[str, Callable[[], Digits]] = MappingProxyType({"mnist": load_mnist, "digits": load_digits})
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class LabelledRows:
     """Labels and domains of some rows; a code is a domain's place in the setting."""
 
     y: NDArray[Any]
@@ -30,12 +30,12 @@ class Split:
     """The rows of a setting: inputs one under the other, and labels and domains of each part."""
 
     X: NDArray[Any]
-    train: Part
-    validation: Part
-    test: Part
+    train: LabelledRows
+    validation: LabelledRows
+    test: LabelledRows
 
 
-def split(digits: Digits, setting: Setting, seed: int) -> Split:
+def split(digits: Digits, setting: DomainSetting, seed: int) -> Split:
     """Colour digits into training, validation and test rows of a setting.
 
     Parameters
@@ -66,7 +66,7 @@ def split(digits: Digits, setting: Setting, seed: int) -> Split:
 
 def _deal(
     digits: Digits, rows: NDArray[np.intp], domains: Sequence[tuple[float, float]], rng: np.random.Generator
-) -> tuple[NDArray[Any], Part]:
+) -> tuple[NDArray[Any], LabelledRows]:
     """Deal digits to domains in turn and colour them."""
     dealt = [rows[first :: len(domains)] for first in range(len(domains))]
     coloured: list[DomainDataset] = [
@@ -74,4 +74,4 @@ def _deal(
         for mine, (alpha, beta) in zip(dealt, domains, strict=True)
     ]
     code = np.repeat(np.arange(len(domains)), [len(mine) for mine in dealt])
-    return np.concatenate([one.X for one in coloured]), Part(np.concatenate([one.y for one in coloured]), code)
+    return np.concatenate([one.X for one in coloured]), LabelledRows(np.concatenate([one.y for one in coloured]), code)

@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import clovecal as cc
-from clovecal.reproduce.colored_mnist.data import Part, Split
+from clovecal.reproduce.colored_mnist.data import LabelledRows, Split
 
 SHARP = 50.0  # the kernel then sees errors a tenth apart; the paper's 2.5 sees little more than the mean
 DEALS = 8  # one deal into halves is as noisy as the differences between good models; the mean of eight is not
@@ -79,16 +79,16 @@ def measure(split: Split, logits: FloatArray, penalty: Metric | None) -> dict[st
     }
 
 
-def _recalibrated(p: FloatArray, part: Part, deal: int) -> FloatArray:
+def _recalibrated(p: FloatArray, part: LabelledRows, deal: int) -> FloatArray:
     """Return each half of the rows, dealt within domains, recalibrated by the other half of all domains."""
     halves = StratifiedKFold(2, shuffle=True, random_state=deal).split(p, part.domain)
     return np.asarray(cross_val_predict(cc.NaiveIsotonic(), p, part.y, cv=list(halves)))
 
 
-def _measures(part: Part, p: FloatArray) -> dict[str, list[float]]:
+def _measures(part: LabelledRows, p: FloatArray) -> dict[str, list[float]]:
     return {name: _by_domain(metric, part, p) for name, metric in MEASURES.items()}
 
 
-def _by_domain(metric: Metric, part: Part, p: FloatArray) -> list[float]:
+def _by_domain(metric: Metric, part: LabelledRows, p: FloatArray) -> list[float]:
     rows: Sequence[Any] = [part.domain == code for code in range(part.domain.max() + 1)]
     return [metric(part.y[mine], p[mine]) for mine in rows]

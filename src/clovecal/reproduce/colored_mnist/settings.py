@@ -9,7 +9,7 @@ from typing import TypedDict
 
 
 @dataclass(frozen=True)
-class Setting:
+class DomainSetting:
     """Training domains and the test domain, each (α digit noise, β colour noise)."""
 
     train: tuple[tuple[float, float], ...]
@@ -20,11 +20,11 @@ class Setting:
 
 
 # Named as the paper's figures are, after the feature that is invariant and its noise.
-SETTINGS: Mapping[str, Setting] = MappingProxyType(
+SETTINGS: Mapping[str, DomainSetting] = MappingProxyType(
     {
-        "digit25": Setting(((0.25, 0.1), (0.25, 0.2)), (0.25, 0.9)),
-        "digit05": Setting(((0.05, 0.1), (0.05, 0.2)), (0.05, 0.9)),
-        "color05": Setting(((0.1, 0.05), (0.2, 0.05)), (0.9, 0.05)),
+        "digit25": DomainSetting(((0.25, 0.1), (0.25, 0.2)), (0.25, 0.9)),
+        "digit05": DomainSetting(((0.05, 0.1), (0.05, 0.2)), (0.05, 0.9)),
+        "color05": DomainSetting(((0.1, 0.05), (0.2, 0.05)), (0.9, 0.05)),
     }
 )
 

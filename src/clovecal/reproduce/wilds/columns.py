@@ -24,7 +24,7 @@ _MOST_DOMAINS = 40  # that a record lists one by one
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PredictedRows:
     """Rows and the network's outputs for them."""
 
     rows: LazyDataset
@@ -36,7 +36,7 @@ class Part:
         return self.outputs.scores(self.rows.task)
 
 
-def outcome(config: Config, parts: Mapping[str, Part], *, device: str | None) -> dict[str, Any]:
+def outcome(config: Config, parts: Mapping[str, PredictedRows], *, device: str | None) -> dict[str, Any]:
     """Fit a column on the validation rows and return how it does in and outside the domains seen."""
     started = time.perf_counter()
     changed, details = _column(config, parts, device)
@@ -44,7 +44,9 @@ def outcome(config: Config, parts: Mapping[str, Part], *, device: str | None) ->
     return {**measured, "details": details, "seconds": round(time.perf_counter() - started, 3)}
 
 
-def _column(config: Config, parts: Mapping[str, Part], device: str | None) -> tuple[dict[str, _Scores], dict[str, Any]]:
+def _column(
+    config: Config, parts: Mapping[str, PredictedRows], device: str | None
+) -> tuple[dict[str, _Scores], dict[str, Any]]:
     fit, judged = parts["fit"], {name: parts[name] for name in ("id", "ood")}
     if config.column == "original":
         return {name: part.scores for name, part in judged.items()}, {}
@@ -57,7 +59,7 @@ def _column(config: Config, parts: Mapping[str, Part], device: str | None) -> tu
 
 
 def _head(
-    config: Config, fit: Part, judged: Mapping[str, Part], device: str | None
+    config: Config, fit: PredictedRows, judged: Mapping[str, PredictedRows], device: str | None
 ) -> tuple[dict[str, _Scores], dict[str, Any]]:
     head = CloveClassifier(
         penalty="auto" if config.column == "clove" else STRONGEST[fit.rows.task],

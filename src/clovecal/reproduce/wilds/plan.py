@@ -26,7 +26,7 @@ _CHECKPOINT = 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Plan:
+class WildsPlan:
     """All that a study will do.
 
     Attributes
@@ -129,7 +129,7 @@ def prepare(
     miniature: Miniature | None = None,
     splits: str = "paper",
     resources: Resources | None = None,
-) -> Plan:
+) -> WildsPlan:
     """Read and check everything a table needs, and refuse what cannot work before any training.
 
     Parameters
@@ -176,7 +176,7 @@ def prepare(
         )
     models = models_like(_release(found, splits))
     configs = tuple(Config(model, column, head_steps) for model in models for column in columns_of(dataset))
-    plan = Plan(data=data, parts=parts(data), models=models, configs=configs, output=output, resources=resources)
+    plan = WildsPlan(data=data, parts=parts(data), models=models, configs=configs, output=output, resources=resources)
     _check_folders(plan)
     free = _free(output)
     if plan.disk_bytes > free:
@@ -211,7 +211,7 @@ def _check_device(backbone: str, resources: Resources) -> None:
     as_device(resources.device)
 
 
-def _check_folders(plan: Plan) -> None:
+def _check_folders(plan: WildsPlan) -> None:
     """Refuse what earlier runs left and this one cannot continue from, and a network that cannot be built or run."""
     folders = [plan.folder(model) for model in plan.models]
     for folder in folders:

@@ -22,7 +22,7 @@ STRONGEST = MappingProxyType({"binary": 30.0, "multiclass": 1000.0})
 
 
 @dataclass(frozen=True)
-class Setting:
+class DatasetDefaults:
     """What WILDS' version 1.0.0 does by default with a data set.
 
     Attributes
@@ -70,37 +70,37 @@ _DENSENET = Recipe(
 )
 _SATELLITE = replace(_DENSENET, batch_size=64, weight_decay=0.0, optimizer="adam", schedule="step")
 
-SETTINGS: Mapping[str, Setting] = MappingProxyType(
+SETTINGS: Mapping[str, DatasetDefaults] = MappingProxyType(
     {
-        "camelyon17": Setting(
+        "camelyon17": DatasetDefaults(
             recipe=_DENSENET,
             domains=("hospital",),
             domains_per_batch=2,
             penalties={"irm": 1.0, "coral": 0.1},
             objectives=_PAPERS_THREE,
         ),
-        "civilcomments": Setting(
+        "civilcomments": DatasetDefaults(
             recipe=_BERT,
             domains=("black", "label"),
             domains_per_batch=4,
             penalties={"irm": 100.0, "coral": 10.0},
             objectives=("erm", "irm-halves", "group-dro"),
         ),
-        "fmow": Setting(
+        "fmow": DatasetDefaults(
             recipe=replace(_SATELLITE, epochs=50, learning_rate=1e-4, pretrained=True),
             domains=("year",),
             domains_per_batch=8,
             penalties={"irm": 1.0, "coral": 0.1},
             objectives=_PAPERS_THREE,
         ),
-        "poverty": Setting(
+        "poverty": DatasetDefaults(
             recipe=replace(_SATELLITE, backbone="resnet18", epochs=200, flips=True),
             domains=("country",),
             domains_per_batch=8,
             penalties={"irm": 1.0, "coral": 10.0},
             objectives=_PAPERS_THREE,
         ),
-        "amazon": Setting(
+        "amazon": DatasetDefaults(
             recipe=replace(_BERT, batch_size=8, learning_rate=2e-6, epochs=3, max_tokens=512),
             domains=("domain",),
             domains_per_batch=2,
@@ -219,7 +219,7 @@ def models_of(
     )
 
 
-def _with_objective(recipe: Recipe, name: str, setting: Setting, anneal: int) -> Recipe:
+def _with_objective(recipe: Recipe, name: str, setting: DatasetDefaults, anneal: int) -> Recipe:
     if name == "erm":
         return recipe
     if name == "group-dro":  # WILDS draws its rows one by one, each domain being as likely: in a batch all, or so many

@@ -9,8 +9,8 @@ from clovecal import records
 from clovecal.errors import InputError
 from clovecal.progress import SILENT, Progress, calling
 from clovecal.reproduce.wilds import STUDY
-from clovecal.reproduce.wilds.columns import Part, outcome
-from clovecal.reproduce.wilds.plan import Plan, prepare
+from clovecal.reproduce.wilds.columns import PredictedRows, outcome
+from clovecal.reproduce.wilds.plan import WildsPlan, prepare
 from clovecal.reproduce.wilds.settings import COLUMNS, SETTINGS, Config, Miniature, Model, models_of
 from clovecal.reproduce.wilds.stages import PARTS, alone, output_stage, train_stage
 from clovecal.training import Resources
@@ -22,7 +22,7 @@ __all__ = [
     "Config",
     "Miniature",
     "Model",
-    "Plan",
+    "WildsPlan",
     "models_of",
     "plan",
     "prepare",
@@ -49,7 +49,7 @@ def plan(
     device: str | None = None,
     workers: int = 0,
     **which: Any,
-) -> Plan:
+) -> WildsPlan:
     """Read and check everything that a table needs; options that this run would not read are refused.
 
     Parameters
@@ -79,7 +79,7 @@ def plan(
     )
 
 
-def run(plan: Plan, *, checkpoint_every: int = 500, progress: Progress = SILENT) -> None:
+def run(plan: WildsPlan, *, checkpoint_every: int = 500, progress: Progress = SILENT) -> None:
     """Do what the plan says and is not done yet: train, keep the outputs, fit and judge each column.
 
     Parameters
@@ -110,7 +110,7 @@ def run(plan: Plan, *, checkpoint_every: int = 500, progress: Progress = SILENT)
             _finish(plan, progress)
 
 
-def _finish(plan: Plan, progress: Progress) -> None:
+def _finish(plan: WildsPlan, progress: Progress) -> None:
     """Keep the networks' outputs, and a record of each column."""
     task = progress.task("Predicting", len(plan.models))
     for model in plan.models:
@@ -122,7 +122,8 @@ def _finish(plan: Plan, progress: Progress) -> None:
         if not todo:
             continue
         measured = {
-            part: Part(plan.parts[part], plan.folder(model).load_outputs(part, len(plan.parts[part]))) for part in PARTS
+            part: PredictedRows(plan.parts[part], plan.folder(model).load_outputs(part, len(plan.parts[part])))
+            for part in PARTS
         }
         task = progress.task(f"Calibrating {model.name}", len(todo))
         for config in todo:

@@ -50,7 +50,7 @@ class TriedPenalty:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class HeldOutLogits:
     """What a trained network says about the held-out rows: log-odds, or logits of every class."""
 
     penalty: float
@@ -91,7 +91,7 @@ def objective_of_strength(
 
 
 def choose(
-    tried: Sequence[HeldOut], rows: TrainingData, *, criterion: str, tolerance: float
+    tried: Sequence[HeldOutLogits], rows: TrainingData, *, criterion: str, tolerance: float
 ) -> tuple[int, tuple[TriedPenalty, ...]]:
     """Return the place of the strength to keep, and how each was judged.
 

@@ -17,7 +17,7 @@ from clovecal._checks import AnyArray, FloatArray, IntArray
 from clovecal.domains import Domains
 from clovecal.progress import SILENT, Progress, within
 from clovecal.training.data import TrainingData
-from clovecal.training.head.choice import HeldOut, TriedPenalty, choose, objective_of_strength, penalties_to_try
+from clovecal.training.head.choice import HeldOutLogits, TriedPenalty, choose, objective_of_strength, penalties_to_try
 from clovecal.training.head.inputs import (
     check_device,
     check_parameters,
@@ -195,7 +195,7 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             part = within(task, before=len(networks) * self.max_steps)
             results.append(self._train(network, penalty, training, validation, seed, part))
             logits = predict_logits(network, validation.inputs, device=self.device)
-            tried.append(HeldOut(penalty, logits, results[-1].message))
+            tried.append(HeldOutLogits(penalty, logits, results[-1].message))
             networks.append(network)
         chosen, self.candidates_ = choose(
             tried, validation, criterion=self.criterion, tolerance=self.accuracy_tolerance

@@ -73,7 +73,7 @@ class BatchStream:
             return
         batches = read_batches(
             inputs,
-            batch_sampler=_Rows(self, step),
+            batch_sampler=_RowNumbers(self, step),
             num_workers=self._workers,
             pin_memory=self._device.type == "cuda",
             generator=self._seed_of_workers(step),
@@ -145,7 +145,7 @@ def read_batches(inputs: Sequence[Any], **how: Any) -> Iterator[Any]:
         yield batch
 
 
-class _Rows:
+class _RowNumbers:
     """The batches' row numbers, as a loader wants them."""
 
     def __init__(self, stream: BatchStream, step: int) -> None:

@@ -219,7 +219,7 @@ def fit(
         }
         with closing(run):
             files = RunFiles(run, checkpoint, log, identity)
-            plan = _Plan(
+            plan = _Cadence(
                 steps=(epochs or 0) * stream.batches_per_epoch if steps is None else steps,
                 log_every=log_every,
                 checkpoint_every=checkpoint_every,
@@ -254,7 +254,7 @@ def fit(
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Cadence:
     """What happens after which step."""
 
     steps: int

@@ -29,7 +29,7 @@ from clovecal.training.network.folder import (
     load_network,
 )
 from clovecal.training.network.recipe import Recipe
-from clovecal.training.network.summary import DomainScores, read_summary, summarize, write_summary
+from clovecal.training.network.summary import DomainScores, read_summary, scores_by_domain, write_summary
 from clovecal.training.network.training import Outputs, Resources, predict, train, try_out
 from clovecal.training.objectives import OBJECTIVES
 
@@ -189,7 +189,7 @@ def _predict(
         part, task = data.part(split), progress.task(f"Predicting {split}")
         outputs = predict(network.module, network.description.recipe, part, resources=network.resources)
         write_table(path, table_of(part, outputs, features=True), overwrite=True)
-        lines = [*(line for line in lines if line.split != split), *summarize(split, part, outputs)]
+        lines = [*(line for line in lines if line.split != split), *scores_by_domain(split, part, outputs)]
         write_summary(kept, lines)
         task.at(1, 1)
     order = list(tables)

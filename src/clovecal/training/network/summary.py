@@ -39,7 +39,7 @@ class DomainScores:
     calibration_error: float
 
 
-def summarize(split: str, rows: LazyDataset, outputs: Outputs) -> tuple[DomainScores, ...]:
+def scores_by_domain(split: str, rows: LazyDataset, outputs: Outputs) -> tuple[DomainScores, ...]:
     """Return the scores of each domain of a split, and of all its rows where there are several domains.
 
     Parameters

@@ -86,7 +86,7 @@ class SweepMember:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ObjectivePlan:
     """What the members of one objective are drawn from.
 
     Attributes
@@ -132,7 +132,7 @@ class Sweep:
     seed: int
     chunk: int
     shared: Mapping[str, Any]
-    plans: tuple[Plan, ...]
+    plans: tuple[ObjectivePlan, ...]
 
     def members(self, rows: str) -> tuple[SweepMember, ...]:
         """Draw the members for rows of this fingerprint; those of a smaller sweep are the first of a larger one."""
@@ -142,7 +142,7 @@ class Sweep:
             for number in range(plan.members)
         )
 
-    def _member(self, place: int, plan: Plan, number: int, rows: str) -> SweepMember:
+    def _member(self, place: int, plan: ObjectivePlan, number: int, rows: str) -> SweepMember:
         drawn = {
             key: getattr(plan, key)(np.random.default_rng([self.seed, place, number, zlib.crc32(key.encode())]))
             for key in ("hidden", "learning_rate", "weight_decay", "penalty", "anneal")
@@ -173,10 +173,10 @@ def read_sweep(path: str | Path) -> Sweep:
         raise InputError(f"config {str(path)!r}", "does not exist", "check the name") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"config {str(path)!r}", f"is not valid TOML ({error})", "fix that line") from None
-    whole = _Table(content, "")
+    whole = _TomlTable(content, "")
     source = _source(whole.table("data"), path.parent)
     sweep = whole.table("sweep")
-    objectives = [_Table(one, f"objective[{place}].") for place, one in enumerate(whole.tables("objective"))]
+    objectives = [_TomlTable(one, f"objective[{place}].") for place, one in enumerate(whole.tables("objective"))]
     whole.reject_others()
     members = sweep.take("members", check_count, 10)
     defaults = {key: sweep.take(key, check.anything, default) for key, default in _DRAWN.items()}
@@ -202,7 +202,7 @@ def read_sweep(path: str | Path) -> Sweep:
     return result
 
 
-class _Table:
+class _TomlTable:
     """A table of the file, from which known keys are taken."""
 
     def __init__(self, values: Any, where: str) -> None:
@@ -220,9 +220,9 @@ class _Table:
             return default[0]
         raise InputError(f"{self.where}{key}", "is missing", "add it")
 
-    def table(self, key: str) -> _Table:
+    def table(self, key: str) -> _TomlTable:
         """Return a table inside this one."""
-        return _Table(self.take(key, check.anything), f"{self.where}{key}.")
+        return _TomlTable(self.take(key, check.anything), f"{self.where}{key}.")
 
     def tables(self, key: str) -> list[Any]:
         """Return an array of tables inside this one."""
@@ -240,7 +240,7 @@ class _Table:
                 )
 
 
-def _source(table: _Table, folder: Path) -> Source:
+def _source(table: _TomlTable, folder: Path) -> Source:
     source = Source(
         file=folder / table.take("file", check.text),
         features=table.take("features", check.names, None),
@@ -256,7 +256,7 @@ def _listed(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 
-def _plan(table: _Table, members: int, defaults: Mapping[str, Any]) -> Plan:
+def _plan(table: _TomlTable, members: int, defaults: Mapping[str, Any]) -> ObjectivePlan:
     name = table.take("name", check.one_of(*objective_names(for_heads=True)))
     known = OBJECTIVES[name]
     label = table.take("label", check.file_name, name)
@@ -279,7 +279,7 @@ def _plan(table: _Table, members: int, defaults: Mapping[str, Any]) -> Plan:
         objective(logits=ones, y=ones, domains=ones[:, None], features=ones[:, None])
     except InputError as error:
         raise error.about(f"{table.where}{error.argument}") from None
-    return Plan(
+    return ObjectivePlan(
         name=name,
         label=label,
         options=options,
