@@ -71,7 +71,8 @@ def register_metric(
     Notes
     -----
     `per_domain` takes any callable too, but calls it once for each domain, and a thousand times more for a bootstrap
-    interval that knows nothing of the metric's bias.
+    interval that knows nothing of the metric's bias. Registering a name again, as a notebook's cell does that is run
+    twice, replaces it; clovecal's own names cannot be taken.
 
     Examples
     --------
@@ -89,9 +90,9 @@ def register_metric(
     name = getattr(metric, "__name__", None)
     if name is None:
         raise InputError("metric", f"is {metric!r}, which has no name", "pass a function")
-    known = _BY_NAME.get(name)
-    if known is not None and known.metric.__module__ != metric.__module__:
-        raise InputError("metric", f"is named {name!r}, as one of {known.metric.__module__} is", "rename it")
+    taken_by = str(_BY_NAME[name].metric.__module__) if name in _BY_NAME else ""
+    if taken_by.startswith("clovecal.") and taken_by != metric.__module__:
+        raise InputError("metric", f"is named {name!r}, as a metric of clovecal's own is", "rename it")
     check_choice(task, "task", ("classification", "regression"))
     _BY_NAME[name] = _Registered(metric, prepare, higher_is_better, task)
 
