@@ -208,7 +208,9 @@ def models_of(
 def _with_objective(recipe: Recipe, name: str, setting: DatasetDefaults, anneal: int) -> Recipe:
     if name == "erm":
         return recipe
-    if name == "group-dro":  # WILDS draws its rows one by one, each domain being as likely: in a batch all, or so many
+    if (
+        name == "group-dro"
+    ):  # WILDS draws its rows one by one, each domain being as likely: in a batch all, or this many
         return replace(recipe, objective=name, domains_per_batch=recipe.batch_size)
     kind = name.partition("-")[0]
     return replace(
