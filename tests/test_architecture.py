@@ -159,6 +159,27 @@ def test_tests_reach_few_private_names_and_say_why():
     assert len(found) < MOST_PRIVATE_NAMES_IN_TESTS, "\n".join(found)
 
 
+def named(call):
+    """Return the last part of the name that a call has, such as "Rows" of ``rows.Rows(…)``."""
+    return getattr(call.func, "id", getattr(call.func, "attr", ""))
+
+
+def test_results_of_more_than_four_fields_are_built_by_keyword():
+    dataclasses = {
+        node.name
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    }
+    positional = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {named(node)}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and named(node) in dataclasses and len(node.args) > 4
+    ]
+    assert not positional, "\n".join(positional)
+
+
 # ------------------------------------------------------------------------------------------ a list of names exists once
 
 # Of each registry: its names before any test has added to them, and where it is at home.

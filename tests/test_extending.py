@@ -281,7 +281,7 @@ def test_an_objective_is_swept_with_its_options(run, features):
     Path("sweep.toml").write_text(SWEEP)
     code, out, err = run("sweep", "sweep.toml", "--device", "cpu")
     assert code == 0, err
-    assert out.startswith("2 models of 96 rows, judged on 24 others.")
+    assert out.startswith("2 models trained on 96 rows, judged on 24 others.")
     records = [json.loads(line) for line in Path("sweep/records.jsonl").read_text().splitlines()]
     assert [one["config"]["objective"] for one in records] == ["v-rex", "v-rex"]
     assert all(one["config"]["options"] == {"power": 0.5} for one in records)

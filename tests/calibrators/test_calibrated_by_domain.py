@@ -490,8 +490,8 @@ def test_more_folds_than_rows_are_refused():
 
 def test_folds_that_leave_rows_out_are_refused():
     splitter = ShuffleSplit(1, test_size=10, random_state=0)
-    assert message(fit_with(cv=splitter)) == "cv leaves 20 rows out of every test fold; use one that covers all."
-    assert message(fit_with(cv=[])) == "cv leaves 30 rows out of every test fold; use one that covers all."
+    assert message(fit_with(cv=splitter)) == "cv leaves 20 rows out of every test fold; use one that covers all rows."
+    assert message(fit_with(cv=[])) == "cv leaves 30 rows out of every test fold; use one that covers all rows."
 
 
 def test_misaligned_arguments_are_refused():

@@ -204,14 +204,18 @@ CASES = {
     "its own input for a calibrator": (
         {},
         "calibrate good.csv -o good.csv --force",
-        r"path 'good\.csv' is what the command reads; choose another name for the output",
+        r"path 'good\.csv' is the file that the command reads; choose another name for the output",
     ),
     "its own input for a page": (
         {},
         "audit good.csv --report good.csv --force",
-        r"'good\.csv' is what the command reads",
+        r"'good\.csv' is the file that the command reads",
     ),
-    "its own calibrator": ({}, "apply cal.json good.csv -o cal.json --force", r"'cal\.json' is what the command reads"),
+    "its own calibrator": (
+        {},
+        "apply cal.json good.csv -o cal.json --force",
+        r"'cal\.json' is the file that the command reads",
+    ),
     "existing page": (
         {"page.html": "mine"},
         "audit good.csv --report page.html",

@@ -59,7 +59,7 @@ def train(*arguments):
 
 
 def test_a_folder_of_images_becomes_a_network_and_tables(run, here):
-    code, out, err = run(*train("--test-domain", "island", "--epochs", 20, "--lr", 0.01))
+    code, out, err = run(*train("--test-domain", "island", "--epochs", 20, "--learning-rate", 0.01))
     assert code == 0, err
     assert err == (
         "photos.csv: image 'path' (guessed); label 'label' (guessed); domain 'farm'.\n"
@@ -98,13 +98,13 @@ def test_the_same_command_again_says_the_same_without_training(run, here, monkey
     first = run(*train("--test-domain", "island"))
     weights = (here / "out" / "network.safetensors").stat().st_mtime_ns
     assert run(*train("--test-domain", "island")) == first
-    code, out, err = run(*train("--test-domain", "island", "--lr", 0.5))
+    code, out, err = run(*train("--test-domain", "island", "--learning-rate", 0.5))
     assert (code, out) == (2, "")
     assert (
         "folder 'out' holds a run with another learning_rate; add --force to replace it, or choose another name" in err
     )
     assert (here / "out" / "network.safetensors").stat().st_mtime_ns == weights
-    assert run(*train("--test-domain", "island", "--lr", 0.5, "--force"))[0] == 0
+    assert run(*train("--test-domain", "island", "--learning-rate", 0.5, "--force"))[0] == 0
     assert load_network(here / "out", resources=Resources(device="cpu")).description.recipe.learning_rate == 0.5
 
 
@@ -139,7 +139,7 @@ def test_texts_become_a_network_that_predicts_new_ones(run, here):
     table = table.with_columns(split=pl.when(pl.int_range(200) < 60).then(pl.lit("test")).otherwise(pl.lit("train")))
     table.write_parquet("reviews.parquet")
     options = ("--texts", "--label", "stars", "--domain", "farm", "-o", "out", "--device", "cpu")
-    code, out, err = run("train", "reviews.parquet", *options, "--lr", 0.03)
+    code, out, err = run("train", "reviews.parquet", *options, "--learning-rate", 0.03)
     assert code == 0, err
     assert "split 'split' (guessed)" in err
     assert "no validation rows; the last epoch is kept." in err

@@ -197,7 +197,7 @@ class _RestrictedDual:
     caps: Floats
 
     def __call__(self, weights: Floats) -> _DualPoint:
-        point = _DualPoint(self.at_zero.copy(), [], [], [], [])
+        point = _DualPoint(risks=self.at_zero.copy(), blocks=[], values=[], residuals=[], masses=[])
         for run_mass, run_moment in self.runs:
             total = run_mass @ weights
             block = isotonic_regression(run_moment @ weights / total, weights=total).blocks[:-1]

@@ -175,7 +175,9 @@ def reject_input_as_output(output: Path, *inputs: str | Path) -> None:
     """Raise if the output would replace what the command reads, which --force does not ask for."""
     for source in map(Path, inputs):
         if source.exists() and output.exists() and source.samefile(output):
-            raise InputError(f"path {str(output)!r}", "is what the command reads", "choose another name for the output")
+            raise InputError(
+                f"path {str(output)!r}", "is the file that the command reads", "choose another name for the output"
+            )
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clovecal.cli._console import json_option, load, naming, print_json, progress, table_options
 from clovecal.cli._registered import import_option
+
+if TYPE_CHECKING:
+    from clovecal import Audit
 
 
 @click.command("compare")
@@ -41,7 +44,7 @@ def command(calibrator: Path, file: str, as_json: bool, **columns: Any) -> None:
     click.echo(_table(before, after))
 
 
-def _table(before: Any, after: Any) -> str:
+def _table(before: Audit, after: Audit) -> str:
     error, loss = ("calibration", "mse") if before.task == "regression" else ("ece", "brier")
     width = max(len("all rows"), *(len(str(name)) for name in before.rows))
     lines = [f"{'domain':<{width}}  {'rows':>10}  {error + ' before → after':>24}  {loss + ' before → after':>24}"]

@@ -23,6 +23,7 @@ from clovecal.training.objectives import OBJECTIVES, objective_names
 
 if TYPE_CHECKING:
     from clovecal.tables.features import FeatureRows
+    from clovecal.training.head.classifier import CloveClassifier
 
 
 @click.command("finetune")
@@ -194,7 +195,7 @@ def _widths(text: str) -> tuple[int, ...]:
         raise InputError("--hidden", f"is {text!r}", "pass widths separated by commas, such as 128,128") from None
 
 
-def _details(head: Any, output: Path, n_rows: int) -> dict[str, Any]:
+def _details(head: CloveClassifier, output: Path, n_rows: int) -> dict[str, Any]:
     return {
         "head": str(output),
         "objective": head.objective,

@@ -109,7 +109,7 @@ _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
     type=click.IntRange(1),
     help="Domains per batch, where there are many; default: all. erm does not use it.",
 )
-@click.option("--lr", "learning_rate", type=float, help="Learning rate; default: depends on the backbone.")
+@click.option("--learning-rate", type=float, help="Learning rate; default: depends on the backbone.")
 @click.option("--weight-decay", type=click.FloatRange(0), help="Weight decay; default: depends on the backbone.")
 @click.option("--flips", is_flag=True, help="Mirror images at random in training.")
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens per text that BERT reads; default: 300.")

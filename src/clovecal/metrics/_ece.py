@@ -74,7 +74,15 @@ def ece(
 
 def _prepare(rows: Rows, *, bins: int, binning: str, norm: str, of: str | None, debias: bool) -> BinnedGap:
     check_count(bins, "bins")
-    return BinnedGap(outcomes_and_scores(rows, of), rows.weight, bins, binning, norm, debias, binary=True)
+    return BinnedGap(
+        columns=outcomes_and_scores(rows, of),
+        weight=rows.weight,
+        bins=bins,
+        binning=binning,
+        norm=norm,
+        debias=debias,
+        binary=True,
+    )
 
 
 register_metric(ece, _prepare, higher_is_better=False)

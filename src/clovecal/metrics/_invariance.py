@@ -232,7 +232,9 @@ def _reduce(y: FloatArray, score: FloatArray, weight: FloatArray | None, domains
     count, total, squares = (np.bincount(key, column, keys.size).astype(np.float64) for column in columns)
     present = np.flatnonzero(count)
     cell, which = np.divmod(keys[present], len(sets))
-    return _Atoms(cell, count[present], total[present], squares[present], which, sets)
+    return _Atoms(
+        cell=cell, count=count[present], total=total[present], squares=squares[present], which=which, sets=sets
+    )
 
 
 def _memberships(domains: Domains) -> tuple[IntArray, AnyArray]:
@@ -304,7 +306,13 @@ def _departures(atoms: _Atoms, *, binary: bool) -> _Departures:
     cross = cell_loading.T @ by_shape(spread)
     covariance = atoms.second_moments(shapes, spread) - cross - cross.T
     covariance += cell_loading.T @ (np.bincount(cell, spread)[:, None] * cell_loading)
-    return _Departures(by_shape(atoms.total - mean * count).sum(axis=0), covariance, shapes, cell_loading, spread)
+    return _Departures(
+        total=by_shape(atoms.total - mean * count).sum(axis=0),
+        covariance=covariance,
+        shapes=shapes,
+        cell_loading=cell_loading,
+        spread=spread,
+    )
 
 
 def _whiten(covariance: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -157,7 +157,9 @@ def _prepare(
     check_choice(of, "of", ("confidence", "positive"))
     scale = check_positive(gamma, "gamma") if kernel == "rbf" else check_positive(width, "width")
     ((outcome, score),) = outcomes_and_scores(rows, of)
-    return KernelNorm(outcome, score, rows.weight, kernel, scale, squared, unbiased)
+    return KernelNorm(
+        outcome=outcome, score=score, weight=rows.weight, kernel=kernel, scale=scale, squared=squared, unbiased=unbiased
+    )
 
 
 register_metric(mmce, _prepare, higher_is_better=False)

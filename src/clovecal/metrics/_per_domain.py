@@ -172,7 +172,7 @@ def per_domain(
     members = Domains.of(domains, len(labels))
     weight = check_weights(sample_weight, len(labels))
     members.require_weight(weight)
-    estimator = _CallableEstimator(metric, labels, predictions, weight, metric_options)
+    estimator = _CallableEstimator(metric=metric, y=labels, p=predictions, weight=weight, options=metric_options)
     name = getattr(metric, "__name__", type(metric).__name__)
     return _result(name, estimator, members, bool(higher_is_better), ci, resamples, rng)
 

@@ -81,7 +81,9 @@ def _prepare(rows: Rows, *, moment: int, bins: int, norm: str, debias: bool) -> 
             raise InputError("p", "has no variances but moment is 2", "pass means and variances as two columns")
         predicted = predicted**2 + rows.p[:, 1]
     columns = [(rows.y**moment, predicted)]
-    return BinnedGap(columns, rows.weight, bins, "mass", norm, debias, binary=False)
+    return BinnedGap(
+        columns=columns, weight=rows.weight, bins=bins, binning="mass", norm=norm, debias=debias, binary=False
+    )
 
 
 register_metric(regression_calibration, _prepare, higher_is_better=False, task="regression")

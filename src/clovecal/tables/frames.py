@@ -61,7 +61,15 @@ def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_r
         domains = Domains.from_membership(
             np.column_stack([_column(rows, name) for name in columns.domains]), columns.domains
         )
-    return PredictionTable(y, p[:, 0] if p.shape[1] == 1 else p, domains, weight, columns, n_rows, None)
+    return PredictionTable(
+        y=y,
+        p=p[:, 0] if p.shape[1] == 1 else p,
+        domains=domains,
+        sample_weight=weight,
+        columns=columns,
+        n_rows=n_rows,
+        reduced=None,
+    )
 
 
 def _is_countable(frame: Any, columns: Roles) -> bool:
@@ -104,7 +112,15 @@ def _grouped(frame: Any, columns: Roles, n_rows: int) -> PredictionTable:
     kept = count > 0
     mean = within_cells(total[kept] / count[kept], _column(atoms, "_cell")[kept])
     domains = Domains.from_labels(atoms["_domain"].to_numpy()[kept])
-    return PredictionTable(_column(atoms, "_outcome")[kept], mean, domains, count[kept], columns, n_rows, "score cells")
+    return PredictionTable(
+        y=_column(atoms, "_outcome")[kept],
+        p=mean,
+        domains=domains,
+        sample_weight=count[kept],
+        columns=columns,
+        n_rows=n_rows,
+        reduced="score cells",
+    )
 
 
 def _eager(frame: Any) -> Any:

@@ -220,13 +220,13 @@ class _Gathered:
             domains = Domains(distinct.names, distinct.codes[members], None, len(members))
         counted = self.reduced is not None or self.columns.weight is not None
         return PredictionTable(
-            y,
-            p[:, 0] if p.shape[1] == 1 else p,
-            domains,
-            weight if counted else None,
-            self.columns,
-            self.n_rows,
-            self.reduced,
+            y=y,
+            p=p[:, 0] if p.shape[1] == 1 else p,
+            domains=domains,
+            sample_weight=weight if counted else None,
+            columns=self.columns,
+            n_rows=self.n_rows,
+            reduced=self.reduced,
         )
 
 

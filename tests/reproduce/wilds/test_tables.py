@@ -16,9 +16,9 @@ FOLDER = Path(__file__).parents[3] / "experiments" / "wilds"
 
 
 def record(
-    dataset="camelyon17", column="original", *, seed=0, algorithm="erm", ood=0.5, inside=0.9, ece=None, data="v1"
+    dataset="camelyon17", column="original", *, seed=0, objective="erm", ood=0.5, inside=0.9, ece=None, data="v1"
 ):
-    model = wilds.models_of(dataset, data, objectives=[algorithm], seeds=seed + 1)[seed]
+    model = wilds.models_of(dataset, data, objectives=[objective], seeds=seed + 1)[seed]
     errors = ece or {"hospital 0": 0.1, "hospital 1": 0.3}
     calibration = {"mean_ece": sum(errors.values()) / len(errors), "worst_ece": max(errors.values()), "ece": errors}
     headline = {"camelyon17": "accuracy", "poverty": "pearson"}[dataset]
@@ -58,8 +58,8 @@ def test_calibration_errors_are_means_over_seeds_by_domain():
     assert error_table(many).splitlines()[0] == "| algorithm | column | mean | worst |"
 
 
-def test_algorithms_come_in_the_order_of_their_names_and_gaps_stay_empty():
-    found = [record(algorithm="coral", column="naive"), record(algorithm="erm")]
+def test_objectives_come_in_the_order_of_their_names_and_gaps_stay_empty():
+    found = [record(objective="coral", column="naive"), record(objective="erm")]
     lines = score_table(found, "id").splitlines()
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| ERM", "| DeepCORAL"]
     assert lines[2] == "| ERM | **90.00** |  |"
@@ -94,7 +94,7 @@ def test_a_point_is_calibration_against_the_score_elsewhere():
 
 
 def test_a_figure_has_a_panel_for_each_data_set_and_one_legend():
-    drawn = figure([record(), record(column="clove"), record("poverty", algorithm="coral")])
+    drawn = figure([record(), record(column="clove"), record("poverty", objective="coral")])
     assert len([ax for ax in drawn.axes if ax.lines]) == 2
     labels = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert labels == ["original", "CLOvE", "ERM", "DeepCORAL"]

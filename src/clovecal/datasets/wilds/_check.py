@@ -83,7 +83,16 @@ def check_folder(data: LazyDataset, root: str | Path, published: Published, *, s
             decoded += 1
             kinds.add("text" if isinstance(value, str) else f"{'×'.join(map(str, value.shape))} {value.dtype}")
     kind = ", ".join(sorted(kinds)) or "none"
-    return FolderCheck(published.name, folder, data.split_counts, expected, files, decoded, kind, tuple(problems))
+    return FolderCheck(
+        name=published.name,
+        folder=folder,
+        counts=data.split_counts,
+        expected=expected,
+        files=files,
+        decoded=decoded,
+        input_kind=kind,
+        problems=tuple(problems),
+    )
 
 
 def _miscounts(counts: Mapping[str, int], expected: Mapping[str, int]) -> Iterator[str]:

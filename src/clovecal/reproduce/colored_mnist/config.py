@@ -83,7 +83,7 @@ def configs(
     if tiny:
         chosen = [replace(method, steps=41, batch_size=method.batch_size and 64) for method in chosen]
     return [
-        Config(setting, method, member, seed, data)
+        Config(setting=setting, method=method, member=member, seed=seed, data=data)
         for setting in settings
         for seed in range(seeds)
         for method in chosen

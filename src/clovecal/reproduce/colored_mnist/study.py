@@ -150,7 +150,10 @@ def _averages(wanted: Iterable[Config]) -> Iterator[Average]:
         paper = tuple(name for name in methods if name in PAPERS)
         for pool in dict.fromkeys((methods, paper, *((name,) for name in methods))):
             if pool:
-                yield from (Average(setting, seed, data, pool, OURS, count) for count in COUNTS)
+                yield from (
+                    Average(setting=setting, seed=seed, data=data, methods=pool, criterion=OURS, count=count)
+                    for count in COUNTS
+                )
 
 
 def _keep(folder: Path, members: Sequence[Config], logits: FloatArray, rows: Split) -> None:

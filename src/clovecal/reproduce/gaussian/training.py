@@ -69,7 +69,9 @@ def _domains(k: int, rng: np.random.Generator) -> tuple[gaussian.ClassificationD
     sign = np.where(np.arange(most + _TEST_DOMAINS) < most, 1.0, -1.0)[:, None]
     mu = sign + shapes.mu
     train, test = (
-        gaussian.ClassificationDomains(0.5, np.ones(_D_NS), np.eye(_D_NS), mu[some], shapes.sigma[some])
+        gaussian.ClassificationDomains(
+            eta=0.5, mu_ns=np.ones(_D_NS), sigma_ns=np.eye(_D_NS), mu=mu[some], sigma=shapes.sigma[some]
+        )
         for some in (slice(0, k), slice(most, None))
     )
     return train, test

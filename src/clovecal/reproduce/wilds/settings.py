@@ -72,30 +72,40 @@ _SATELLITE = replace(_DENSENET, batch_size=64, weight_decay=0.0, optimizer="adam
 
 SETTINGS: Mapping[str, DatasetDefaults] = MappingProxyType(
     {
-        "camelyon17": DatasetDefaults(_DENSENET, ("hospital",), 2, {"irm": 1.0, "coral": 0.1}, _PAPERS_THREE),
+        "camelyon17": DatasetDefaults(
+            recipe=_DENSENET,
+            domains=("hospital",),
+            domains_per_batch=2,
+            penalties={"irm": 1.0, "coral": 0.1},
+            objectives=_PAPERS_THREE,
+        ),
         "civilcomments": DatasetDefaults(
-            _BERT, ("black", "label"), 4, {"irm": 100.0, "coral": 10.0}, ("erm", "irm-halves", "group-dro")
+            recipe=_BERT,
+            domains=("black", "label"),
+            domains_per_batch=4,
+            penalties={"irm": 100.0, "coral": 10.0},
+            objectives=("erm", "irm-halves", "group-dro"),
         ),
         "fmow": DatasetDefaults(
-            replace(_SATELLITE, epochs=50, learning_rate=1e-4, pretrained=True),
-            ("year",),
-            8,
-            {"irm": 1.0, "coral": 0.1},
-            _PAPERS_THREE,
+            recipe=replace(_SATELLITE, epochs=50, learning_rate=1e-4, pretrained=True),
+            domains=("year",),
+            domains_per_batch=8,
+            penalties={"irm": 1.0, "coral": 0.1},
+            objectives=_PAPERS_THREE,
         ),
         "poverty": DatasetDefaults(
-            replace(_SATELLITE, backbone="resnet18", epochs=200, flips=True),
-            ("country",),
-            8,
-            {"irm": 1.0, "coral": 10.0},
-            _PAPERS_THREE,
+            recipe=replace(_SATELLITE, backbone="resnet18", epochs=200, flips=True),
+            domains=("country",),
+            domains_per_batch=8,
+            penalties={"irm": 1.0, "coral": 10.0},
+            objectives=_PAPERS_THREE,
         ),
         "amazon": DatasetDefaults(
-            replace(_BERT, batch_size=8, learning_rate=2e-6, epochs=3, max_tokens=512),
-            ("domain",),
-            2,
-            {"irm": 1.0, "coral": 10.0},
-            _PAPERS_THREE,
+            recipe=replace(_BERT, batch_size=8, learning_rate=2e-6, epochs=3, max_tokens=512),
+            domains=("domain",),
+            domains_per_batch=2,
+            penalties={"irm": 1.0, "coral": 10.0},
+            objectives=_PAPERS_THREE,
         ),
     }
 )
@@ -202,7 +212,11 @@ def models_of(
         recipe = replace(recipe, backbone=backbone, pretrained=pretrained)
     recipe = replace(recipe, batch_size=batch_size or recipe.batch_size, epochs=epochs or recipe.epochs)
     recipes = [_with_objective(recipe, one, setting, anneal) for one in objectives or setting.objectives]
-    return tuple(Model(dataset, data, setting.domains, one, seed) for one in recipes for seed in range(seeds))
+    return tuple(
+        Model(dataset=dataset, data=data, domains=setting.domains, recipe=one, seed=seed)
+        for one in recipes
+        for seed in range(seeds)
+    )
 
 
 def _with_objective(recipe: Recipe, name: str, setting: DatasetDefaults, anneal: int) -> Recipe:

@@ -56,7 +56,9 @@ class ClassificationDomains:
 
     def first(self, k: int) -> ClassificationDomains:
         """Return the first k of the domains."""
-        return ClassificationDomains(self.eta, self.mu_ns, self.sigma_ns, self.mu[:k], self.sigma[:k])
+        return ClassificationDomains(
+            eta=self.eta, mu_ns=self.mu_ns, sigma_ns=self.sigma_ns, mu=self.mu[:k], sigma=self.sigma[:k]
+        )
 
     def sample(self, n: int, *, rng: Any = None) -> tuple[FloatArray, IntArray, IntArray]:
         """Draw n rows from each domain: features (k·n, d), labels 0 or 1, and the number of each row's domain."""
@@ -124,7 +126,7 @@ def make_classification_domains(
         u = rng.normal(size=d_sp)
         u /= np.linalg.norm(u)
         mu += np.outer(np.einsum("kij,i,j->k", sigma, u, u) - mu @ u, u)
-    return ClassificationDomains(eta, mu_ns, sigma_ns, mu, sigma)
+    return ClassificationDomains(eta=eta, mu_ns=mu_ns, sigma_ns=sigma_ns, mu=mu, sigma=sigma)
 
 
 def conditional_probability(score: Any, w: Any, domains: ClassificationDomains, *, b: float = 0.0) -> FloatArray:

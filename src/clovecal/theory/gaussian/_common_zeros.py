@@ -156,7 +156,7 @@ def common_zeros(system: System, *, max_degree: int) -> Zeros:
         basis, gap = _null_space_and_gap(matrix)
         nullity = basis.shape[1]
         if nullity == 0:
-            return Zeros(np.empty((0, variables)), True, 0, degree, gap)
+            return Zeros(points=np.empty((0, variables)), complete=True, nullity=0, degree=degree, gap=gap)
         low = [key for key in index if sum(key[1]) < degree - int(system.slack[key[0]])]
         at_low = basis[[index[key] for key in low]]
         if len(low) < nullity or np.linalg.matrix_rank(at_low, tol=1e-7) < nullity:
@@ -166,8 +166,8 @@ def common_zeros(system: System, *, max_degree: int) -> Zeros:
         holds = _residuals(system, scaled, points) <= _ZERO
         if holds.all() or degree == max_degree:
             real = np.abs(points.imag).max(axis=1) <= _REAL * (1 + np.abs(points).max(axis=1))
-            return Zeros(points[holds & real].real, True, nullity, degree, gap)
-    return Zeros(np.empty((0, variables)), False, nullity, degree, gap)
+            return Zeros(points=points[holds & real].real, complete=True, nullity=nullity, degree=degree, gap=gap)
+    return Zeros(points=np.empty((0, variables)), complete=False, nullity=nullity, degree=degree, gap=gap)
 
 
 def polish(

@@ -86,7 +86,7 @@ class RegressionDomains:
         cov_x[:, d_c:, d_c:] = var_y[:, None, None] * effect[:, :, None] * effect[:, None, :]
         cov_x[:, d_c : d_c + d_ns, d_c : d_c + d_ns] += self.sigma_ns
         cov_x[:, d_c + d_ns :, d_c + d_ns :] += self.sigma
-        return Moments(mean_x, mean_y, cov_x, cov_xy, var_y)
+        return Moments(mean_x=mean_x, mean_y=mean_y, cov_x=cov_x, cov_xy=cov_xy, var_y=var_y)
 
     def sample(self, n: int, *, rng: Any = None) -> tuple[FloatArray, FloatArray, IntArray]:
         """Draw n rows from each domain: features (k·n, d), labels, and the number of each row's domain."""

@@ -256,4 +256,6 @@ def _sorted(
 ) -> CalibratedSet:
     size = np.linalg.norm(spurious, axis=1)
     order = np.argsort(-size)
-    return CalibratedSet(w[order], b[order], size[order], complete, residual[order], gap)
+    return CalibratedSet(
+        w=w[order], b=b[order], spurious=size[order], complete=complete, residual=residual[order], gap=gap
+    )

@@ -244,7 +244,13 @@ def fit(
     best_step, message = run.finish()
     if run.ended == "diverged" or run.all_refused:
         warnings.warn(message, TrainingWarning, stacklevel=2)
-    return FitResult(run.step, best_step, run.ended or "finished", message, tuple(files.history))
+    return FitResult(
+        steps=run.step,
+        best_step=best_step,
+        stopped=run.ended or "finished",
+        message=message,
+        history=tuple(files.history),
+    )
 
 
 @dataclass(frozen=True)
