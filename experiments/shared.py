@@ -1,6 +1,6 @@
 """`OwnStudy`, the shape of our own studies: a script with configurations, a run for each, and tables of the records.
 
-A script declares ``STUDY = OwnStudy(...)``; run, it does what ``results.jsonl`` beside it lacks and goes on where it
+A script declares ``STUDY = OwnStudy(...)``; run, it does what ``results.jsonl`` beside it lacks and continues where it
 stopped. With ``--table`` it prints its tables, with ``--figure`` it draws, both from the records alone.
 """
 

@@ -33,7 +33,7 @@ class PrivateModules(Contract):
         return ContractCheck(kept=not foreign, metadata={"foreign": foreign})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Print an import a line."""
+        """Print one import per line."""
         for importer, imported in check.metadata["foreign"]:
             output.print_error(f"{importer} imports {imported}")
 

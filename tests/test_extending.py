@@ -1,4 +1,4 @@
-"""A metric, a calibrator, an objective, a backbone and a data set of one's own, and what then works with them.
+"""A metric, a calibrator, an objective, a backbone and a data set of your own, and what then works with them.
 
 Nothing here is clovecal's: each part begins with what a user writes, says once that it is there (`register_…`), and
 then uses it by its name wherever the package's own are used. In a shell ``--import MODULE`` runs a module that does so.
@@ -196,7 +196,7 @@ def test_a_calibrator_is_left_out_where_it_is_not_for_the_task(rows):
 
 
 class VREx(PenalisedObjective):
-    """The risk plus λ times the variance of the domains' risks (V-REx of Krueger et al.), to a power of one's own."""
+    """The risk plus λ times the variance of the domains' risks (V-REx of Krueger et al.), to a power of your own."""
 
     def __init__(self, penalty, *, anneal=0, loss="cross-entropy", power=1.0):
         super().__init__(penalty, anneal=anneal, rescale=False, loss=loss)

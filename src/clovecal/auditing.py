@@ -45,7 +45,7 @@ _NOT_IN_JSON = ("bins", "table")
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What one table of predictions shows, overall and in each domain.
+    """The audit of a table of predictions: overall and in each domain.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class InputError(ValueError):
-    """What the caller passed cannot be used; printed, it is one sentence.
+    """An argument that cannot be used; printed, it is one sentence.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class InputError(ValueError):
 
 
 class OutputExists(InputError):
-    """What would be written is there already, and nobody asked for it to be replaced.
+    """An output that exists already and was not to be replaced.
 
     A kind of its own, so that a command can say how *it* is asked.
     """

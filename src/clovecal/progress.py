@@ -19,7 +19,7 @@ class Task(Protocol):
 
 
 class Progress(Protocol):
-    """Where work says how far it has come; pass one to anything that takes ``progress=``."""
+    """Reports how far work has come; pass one to anything that takes ``progress=``."""
 
     def task(self, what: str, total: float | None = None) -> Task:
         """Begin a piece of work; without a total it only shows that something is going on."""

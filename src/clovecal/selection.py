@@ -24,7 +24,7 @@ _SUMMARIES: Mapping[str, tuple[Callable[[Iterable[float]], float], str]] = Mappi
 
 @dataclass(frozen=True)
 class Criterion:
-    """What models are ranked by; the lowest wins.
+    """A criterion that models are ranked by; the lowest wins.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ _FAR = 1e3  # times the scores' range: how far beyond them the identity map of a
 
 @dataclass(frozen=True)
 class Candidate:
-    """How one way of calibrating did on domains it had not seen.
+    """One calibration method's losses on domains left out of its fit.
 
     Attributes
     ----------

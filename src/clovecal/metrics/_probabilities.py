@@ -1,4 +1,4 @@
-"""What several metrics read off predicted probabilities."""
+"""Helpers of several metrics: the probability of the label, and probabilities whose logarithm is finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says, as plain values: strings, numbers and tuples of small frozen dataclasses."""
+"""The content of a report as plain values: strings, numbers and tuples of small frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Interval: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What things are called, which depends on the task.
+    """The names of a task's quantities, as the page's sentences use them.
 
     Attributes
     ----------

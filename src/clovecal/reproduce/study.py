@@ -79,7 +79,7 @@ class Option:
 
     @property
     def spelling(self) -> str:
-        """What a command calls it, without dashes before it."""
+        """The option's name on the command line, without dashes."""
         return self.spelled or self.name.replace("_", "-")
 
     def check(self, value: Any) -> None:
@@ -92,7 +92,7 @@ class Option:
 
 
 class AnyPlan(Protocol):
-    """What a study will do; as text, what there is to say before it begins."""
+    """A study's plan: what it will do; as text, what is printed before it begins."""
 
     @property
     def configs(self) -> Sequence[Any]:

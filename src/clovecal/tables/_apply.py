@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[+-]?(?:inf|infini
 
 
 class Predictor(Protocol):
-    """What can be applied: anything that maps scores (n, C) to as many columns, or one column to (n,)."""
+    """Anything that can be applied: it maps scores (n, C) to as many columns, or one column to (n,)."""
 
     def predict(self, scores: Any, /) -> Any:
         """Return the calibrated values."""

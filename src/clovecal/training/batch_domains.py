@@ -13,8 +13,8 @@ from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.training.loop.processes import maximum_over_processes, sum_over_earlier_processes, sum_over_processes
 
-# Up to so many domains a batch's matrix is smaller than what the losses hold for a row anyway, and quicker than adding
-# by code: one product, where a GPU's threads would wait for each other to add to the same few numbers.
+# Up to this many domains a batch's matrix is smaller than what the losses hold for a row anyway, and quicker than
+# adding by code: one product, where a GPU's threads would wait for each other to add to the same few numbers.
 _FEW = 16
 _MOST_TERMS = 1 << 24
 

@@ -1,4 +1,4 @@
-"""The WILDS tables from generated folders: every data set, objective and column, and going on after being killed."""
+"""The WILDS tables from generated folders: every data set, objective and column, and continuing after being killed."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_a_missing_package_is_named(monkeypatch, name, package):
         build(name, n_outputs=1, weights="cache")
 
 
-# ------------------------------------------------------------------------------------------------ of one's own
+# ----------------------------------------------------------------------------------------------- of your own
 
 
 def letters(inputs, **_):

@@ -17,7 +17,7 @@ MINIATURE_SHARE = 0.2  # of a miniature's rows, where the published folder holds
 
 @dataclass(frozen=True)
 class Published:
-    """What is known of a data set as its authors published it.
+    """The facts of a data set as its authors published it.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from clovecal.errors import InputError
 
 @dataclass(frozen=True)
 class FolderCheck:
-    """What was found in a folder.
+    """The result of checking a WILDS folder.
 
     Attributes
     ----------

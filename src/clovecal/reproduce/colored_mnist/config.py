@@ -38,7 +38,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What `draw` draws for each member."""
+    """The hyperparameters that `draw` draws for each member."""
 
     hidden: int
     l2: float

@@ -23,7 +23,7 @@ STRONGEST = MappingProxyType({"binary": 30.0, "multiclass": 1000.0})
 
 @dataclass(frozen=True)
 class DatasetDefaults:
-    """What WILDS' version 1.0.0 does by default with a data set.
+    """The defaults of WILDS 1.0.0 for a data set.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ def models_of(
 def _with_objective(recipe: Recipe, name: str, setting: DatasetDefaults, anneal: int) -> Recipe:
     if name == "erm":
         return recipe
-    if name == "group-dro":  # WILDS draws its rows one by one, each domain being as likely: in a batch all, or so many
+    if name == "group-dro":  # WILDS draws rows one by one, each domain being as likely: a batch may have many of them
         return replace(recipe, objective=name, domains_per_batch=recipe.batch_size)
     kind = name.partition("-")[0]
     return replace(

@@ -51,7 +51,7 @@ class TriedPenalty:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutLogits:
-    """What a trained network says about the held-out rows: log-odds, or logits of every class."""
+    """A trained network's outputs for the held-out rows: log-odds, or logits of every class."""
 
     penalty: float
     logits: torch.Tensor

@@ -31,7 +31,7 @@ class TrainingWarning(UserWarning):
 
 @dataclass(frozen=True)
 class FitResult:
-    """How a run ended.
+    """The result of a run of `fit`.
 
     Attributes
     ----------
@@ -255,7 +255,7 @@ def fit(
 
 @dataclass(frozen=True)
 class _Cadence:
-    """What happens after which step."""
+    """After which steps a run logs, saves a checkpoint and is judged."""
 
     steps: int
     log_every: int

@@ -35,7 +35,7 @@ _IN_WORDS = {"name": "name of the table", "rows": "number of rows", "sha256": "c
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a network is, and the run that trained it.
+    """The description of a network and of the run that trained it.
 
     Attributes
     ----------

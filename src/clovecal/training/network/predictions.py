@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NewRows:
-    """What to predict.
+    """New rows to predict.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ class Recipe:
         square of each domain's gradient) and "irm-halves" (WILDS': the product of the gradients of two halves). All
         but "erm" see as many rows of each domain in a batch.
     domains_per_batch
-        How many domains a batch of all but "erm" has rows of, drawn anew for each batch; None, or more than there are:
+        Domains per batch, for all objectives but "erm", drawn anew for each batch; None, or more than there are:
         all.
     epochs, batch_size, learning_rate, weight_decay
         As their names say; the decay of "adamw" spares biases and norms, as in WILDS.

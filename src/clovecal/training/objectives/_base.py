@@ -19,7 +19,7 @@ State: TypeAlias = Mapping[str, Tensor]
 
 
 class Loss(NamedTuple):
-    """What an objective says about a batch.
+    """The loss of a batch and its logged terms.
 
     Attributes
     ----------

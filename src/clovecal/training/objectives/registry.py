@@ -26,7 +26,7 @@ _OWN_ARGUMENTS = ("self", "penalty", "anneal", "loss", "n_domains")
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredObjective:
-    """What there is to know of an objective before it is made.
+    """An objective's entry in the registry: its name, its maker and its properties.
 
     Attributes
     ----------

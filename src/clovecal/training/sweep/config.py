@@ -23,7 +23,7 @@ _DRAWN: Mapping[str, Any] = {"hidden": [256, 256], "learning_rate": 1e-3, "weigh
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the rows are.
+    """The file of a sweep's rows and its columns.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class SweepMember:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectivePlan:
-    """What the members of one objective are drawn from.
+    """The ranges that the members of one objective are drawn from.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ class SweepData:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """How the training of a member went.
+    """The result of training one member of a sweep.
 
     Attributes
     ----------
