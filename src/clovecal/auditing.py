@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +43,7 @@ from clovecal.metrics import (
     regression_calibration,
 )
 from clovecal.rows import Rows
-from clovecal.text import as_json_values, interval
+from clovecal.text import as_json_values
 from clovecal.verdicts import invariance_in_words, verdict_on_calibration
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from clovecal.selection import Selection
 
 _LINES_IN_TEXT = 60
+_SMALLEST_P = 0.001  # that is written as a number
 _NOT_IN_JSON = ("bins", "table")
 ERROR_NAMES = MappingProxyType({"binary": "ECE", "multiclass": "ECE", "regression": "error"})
 
@@ -366,30 +368,25 @@ def _means(values: FloatArray, rows: Rows) -> tuple[Mapping[Name, float], float]
 def _as_text(audit: Audit) -> str:
     """Lay the audit out for a terminal: the verdict, a table of domains (strongest evidence first), what words mean."""
     calibration = audit.calibration
-    ratio = audit.task != "regression"
-    heads = ["domain", "rows", "observed", "predicted", *(["O:E"] if ratio else []), audit.error_name]
-    heads += [f"{audit.ci:.0%} interval", "p", "finding"]
-
-    def line(name: str, rows: float, means: tuple[float, float], error: str, limits: str, found: Finding) -> list[str]:
-        ratios = ["" if found.observed_expected is None else f"{found.observed_expected:.2f}"] if ratio else []
-        p = f"{found.adjusted_p:.3f}" if found.adjusted_p >= 0.0005 else "<.001"
-        return [name, f"{rows:,}", *(f"{mean:.3f}" for mean in means), *ratios, error, limits, p, _label(found)]
-
-    shown = audit.by_evidence[:_LINES_IN_TEXT]
-    lines = [
-        line(
-            str(name),
-            audit.rows[name],
-            (audit.observed[name], audit.predicted[name]),
-            f"{calibration.by_domain[name]:.3f}",
-            _limits(calibration.intervals[name]),
-            audit.findings[name],
-        )
-        for name in shown
-    ]
     assert calibration.overall_interval is not None
-    overall = f"{calibration.overall:.3f}", _limits(calibration.overall_interval)
-    lines.append(line("all rows", audit.n_rows, audit.overall_means, *overall, audit.overall_finding))
+    write = _number_format(audit)
+    heads = ["domain", "rows", "observed", "predicted", "O:E", audit.error_name, f"{audit.ci:.0%} interval"]
+    heads += ["tolerated", "p", "finding"]
+    listed_domains = audit.by_evidence[:_LINES_IN_TEXT]
+    lines = [
+        [
+            str(name),
+            f"{audit.rows[name]:,}",
+            write(audit.observed[name]),
+            write(audit.predicted[name]),
+            *_error_cells(audit.findings[name], calibration.by_domain[name], calibration.intervals[name], write),
+        ]
+        for name in listed_domains
+    ]
+    whole = _error_cells(audit.overall_finding, calibration.overall, calibration.overall_interval, write)
+    lines.append(["all rows", f"{audit.n_rows:,}", *map(write, audit.overall_means), *whole])
+    if audit.task == "regression":  # whose means have no ratio
+        heads, *lines = ([*row[:4], *row[5:]] for row in (heads, *lines))
     widths = [max(len(row[column]) for row in [heads, *lines]) for column in range(len(heads))]
     left = {0, len(heads) - 1}
 
@@ -400,43 +397,53 @@ def _as_text(audit: Audit) -> str:
         return "  ".join(cells).rstrip()
 
     rule = "-" * len(join(["-" * width for width in widths]))
-    hidden = {name: audit.findings[name] for name in audit.by_evidence[_LINES_IN_TEXT:]}
-    more = [f"… and {len(hidden)} domains with less evidence: {_counts(hidden)}"] if hidden else []
+    unlisted = [audit.findings[name].label for name in audit.by_evidence[_LINES_IN_TEXT:]]
+    counts = [f"{unlisted.count(label)} {label}" for label in LABELS if label in unlisted]
+    more = [f"… and {len(unlisted)} domains with less evidence: {', '.join(counts)}"] if unlisted else []
     body = [join(heads), rule, *(join(row) for row in lines[:-1]), *more, rule, join(lines[-1])]
-    notes = _notes(audit)
-    return "\n".join([*textwrap.wrap(audit.verdict, 100), "", *body, "", *textwrap.wrap(" ".join(notes), 100)])
+    notes = [line for note in _notes(audit) for line in textwrap.wrap(note, 100, subsequent_indent="  ")]
+    return "\n".join([*textwrap.wrap(audit.verdict, 100), "", *body, "", *notes])
 
 
-def _label(found: Finding) -> str:
-    return found.label if found.rows_needed is None else f"{found.label} (about {found.rows_needed:,} would)"
+def _error_cells(
+    found: Finding, error: float, limits: tuple[float, float], write: Callable[[float], str]
+) -> tuple[str, ...]:
+    """Return the cells from O:E on."""
+    ratio = "" if found.observed_expected is None else f"{found.observed_expected:.2f}"
+    between = f"[{write(limits[0])}, {write(limits[1])}]" if np.isfinite(limits).all() else "none"
+    p = f"{found.adjusted_p:.3f}" if found.adjusted_p >= _SMALLEST_P else f"<{_SMALLEST_P:g}"
+    label = found.label if found.rows_needed is None else f"{found.label} (about {found.rows_needed:,} would)"
+    return ratio, write(error), between, write(found.tolerance), p, label
 
 
-def _limits(limits: tuple[float, float]) -> str:
-    return interval(limits) if np.isfinite(limits).all() else "none"
-
-
-def _counts(findings: Mapping[Name, Finding]) -> str:
-    labels = [found.label for found in findings.values()]
-    return ", ".join(f"{labels.count(label)} {label}" for label in LABELS if label in labels)
+def _number_format(audit: Audit) -> Callable[[float], str]:
+    """Return how errors and means are written: with digits enough to compare them with the tolerance."""
+    if audit.task == "regression":
+        return "{:.4g}".format
+    allowed = [found.tolerance for found in (*audit.findings.values(), audit.overall_finding)]
+    typical = sorted(allowed)[len(allowed) // 2]
+    digits = min(max(3, math.ceil(-math.log10(typical)) + 1), 6) if typical > 0 else 3
+    return f"{{:.{digits}f}}".format
 
 
 def _notes(audit: Audit) -> list[str]:
     """Explain the words that occur in the table."""
     labels = {found.label for found in (*audit.findings.values(), audit.overall_finding)}
     allowed, gross = audit.tolerance.in_words(audit.task), audit.tolerance.gross_error_in_words(audit.task)
-    adjusted = f", adjusted for {len(audit.rows)} domains" if len(audit.rows) > 1 else ""
-    notes = [
-        f"Domains with the strongest evidence come first. Intervals allow for what noise alone adds to the "
-        f"{audit.error_name}, and are each domain's own. Tolerance: {allowed}. p: of an {audit.error_name} within "
-        f"tolerance{adjusted}; at most {1 - audit.ci:.2g} is called miscalibrated."
-    ]
+    adjusted = f", adjusted for {len(audit.rows)} domains (Holm)" if len(audit.rows) > 1 else ""
+    error = audit.error_name
     meanings = {
+        MISCALIBRATED: f"p is at most {1 - audit.ci:.2g}",
         WITHIN: "the interval ends below what is tolerated",
-        ON_AVERAGE: "the mean outcome is within tolerance, single predictions may not be",
+        ON_AVERAGE: f"the mean outcome is within {allowed}; single predictions may not be",
         TOO_FEW: f"even {gross} would often stay unseen (in brackets: rows that would show it)",
-        CANNOT_TELL: "in brackets: rows that would show whether it is right on average",
+        CANNOT_TELL: "neither (in brackets: rows that would show whether it is right on average)",
     }
-    notes += [f"'{label}': {meaning}." for label, meaning in meanings.items() if label in labels]
+    notes = [
+        f"Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the {error}. "
+        f"Tolerated: the {error} that {allowed} makes. p: of an {error} up to that{adjusted}.",
+        *(f"- {label}: {meaning}." for label, meaning in meanings.items() if label in labels),
+    ]
     if audit.rows_in_no_domain:
         notes.append(f"{audit.rows_in_no_domain:,} rows are in no domain and count in 'all rows' only.")
     return notes

@@ -26,7 +26,7 @@ import numpy as np
 from clovecal._checks import FloatArray
 from clovecal.domains import DomainResult, Name
 from clovecal.errors import InputError
-from clovecal.metrics import RowMean, clopper_pearson, on_rows, student_interval
+from clovecal.metrics import RowMean, clopper_pearson_interval, on_rows
 from clovecal.rows import Rows
 
 MISCALIBRATED = "miscalibrated"
@@ -178,7 +178,8 @@ def find(
     for number, name in enumerate(names):
         own = calibration.overall_interval if name is None else calibration.intervals[name]
         everywhere = own if name is None else calibration.simultaneous_intervals[name]
-        assert own is not None and everywhere is not None
+        assert own is not None
+        assert everywhere is not None
         label, needed = averages.label(number, bool(own[1] <= allowed[number]))
         if adjusted[number] <= 1 - ci:
             label, needed = MISCALIBRATED, None
@@ -241,16 +242,17 @@ class _Averages:
     @classmethod
     def of(cls, rows: Rows, tolerance: Tolerance, ci: float) -> _Averages:
         observed, predicted = _means(rows.outcome, rows), _means(rows.score, rows)
-        size = on_rows.sizes(rows)
+        size = np.array([*rows.rows_by_domain.values(), rows.n_rows], dtype=np.float64)
         allowed = tolerance.errors(rows)
         least, most = predicted - allowed, predicted + allowed
         if rows.task == "regression":
             spread = _means((rows.outcome - rows.score) ** 2, rows)
-            low, high = student_interval(rows.outcome - rows.score, rows, ci)
+            residuals = RowMean(rows.outcome - rows.score, rows.weight, low=-math.inf)
+            ((low, high),) = np.moveaxis(residuals.intervals(rows.domains, [ci], 1, np.random.default_rng(0)), -1, 1)
             low, high = predicted + low, predicted + high
         else:
             spread = _means(rows.score * (1 - rows.score), rows)
-            low, high = clopper_pearson(observed * size, size, ci)
+            low, high = clopper_pearson_interval(observed * size, size, ci)
             if tolerance.absolute is None:
                 least = _means(at_odds(rows.score, 1 / tolerance.odds_ratio), rows)
                 most = _means(at_odds(rows.score, tolerance.odds_ratio), rows)
