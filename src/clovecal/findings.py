@@ -69,10 +69,13 @@ class Tolerance:
     absolute: float | None = None
 
     def __post_init__(self) -> None:
+        """Check both; NumPy's numbers become Python's."""
         if not isinstance(self.odds_ratio, Real) or not 1 < self.odds_ratio < math.inf:
             raise InputError("odds_ratio", f"is {self.odds_ratio}", "pass a number above 1, such as 1.25")
         if self.absolute is not None and (not isinstance(self.absolute, Real) or not 0 <= self.absolute < math.inf):
             raise InputError("tolerance", f"is {self.absolute}", "pass 0 or a positive calibration error, or None")
+        object.__setattr__(self, "odds_ratio", float(self.odds_ratio))
+        object.__setattr__(self, "absolute", None if self.absolute is None else float(self.absolute))
 
     def in_words(self, task: str) -> str:
         """Return it as a noun, for a sentence."""
