@@ -11,17 +11,3 @@ from clovecal.metrics._reliability import reliability_curves_of as reliability_c
 from clovecal.metrics._score_histograms import score_histograms_of as score_histograms
 
 __all__ = ["brier_decomposition", "invariance_test", "per_domain", "reliability_curves", "score_histograms", "value"]
-
-
-def p_values_above(rows, metric, limits, *, resamples, rng, **options):
-    import numpy as np
-
-    from clovecal.metrics._per_domain import _known
-
-    est = _known(metric).estimator(rows, options)
-    alphas = np.geomspace(1e-6, 1, 60)
-    lim = est.intervals(rows.domains, [1 - a if a < 1 else 1e-9 for a in alphas], resamples, np.random.default_rng(0))[
-        ..., 0
-    ]
-    ok = lim > limits
-    return np.where(ok.any(0), alphas[np.argmax(ok, 0)], 1.0)
