@@ -27,8 +27,10 @@ from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from clovecal import audit
-from clovecal.findings import LABELS, at_odds
+from clovecal import ece
+from clovecal.findings import LABELS, Tolerance, at_odds, find
+from clovecal.metrics import on_rows
+from clovecal.rows import Rows
 from clovecal.text import markdown
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -95,10 +97,13 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _findings(y: Array, p: Array, domains: NDArray[Any], ratio: float) -> dict[str, int]:
-    result = audit(y, p, domains=domains, odds_ratio=ratio, resamples=500)
-    found = Counter(one.label for one in result.findings.values())
-    little = sum(one.surely_off and one.label != "miscalibrated" for one in result.findings.values())
-    return {**{label: found[label] for label in LABELS}, "surely off, not flagged": little}
+    rows = Rows.of(y, p, domains=domains)
+    settings: dict[str, Any] = {"bins": 10, "resamples": 500, "rng": np.random.default_rng(0)}
+    calibration = on_rows.per_domain(rows, ece, ci=0.95, **settings)
+    findings, _ = find(rows, calibration, Tolerance(ratio), ci=0.95, **settings)
+    counts = Counter(one.label for one in findings.values())
+    little = sum(one.surely_off and one.label != "miscalibrated" for one in findings.values())
+    return {**{label: counts[label] for label in LABELS}, "surely off, not flagged": little}
 
 
 def tables(records: list[dict[str, Any]]) -> str:

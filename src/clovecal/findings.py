@@ -173,7 +173,7 @@ def find(
         As the calibration error's.
     """
     allowed = tolerance.errors(rows)
-    p_values = on_rows.p_values_above(rows, calibration.metric, allowed, bins=bins, resamples=resamples, rng=rng)
+    p_values = _p_values(rows, calibration.metric, allowed, bins=bins, resamples=resamples, rng=rng)
     adjusted = np.append(holm(p_values[:-1]), p_values[-1])
     averages = _Averages.of(rows, tolerance, ci)
     names: list[Name | None] = [*rows.domains.names, None]
@@ -300,6 +300,14 @@ class _Averages:
             "observed_expected": observed / predicted if ratio else None,
             "observed_expected_interval": (limits[0] / predicted, limits[1] / predicted) if ratio else None,
         }
+
+
+def _p_values(rows: Rows, metric: str, allowed: FloatArray, **options: Any) -> FloatArray:
+    """Return the p-value of "the error is at most what is allowed" in each domain, then of all rows."""
+    *of_domains, overall = allowed.tolist()
+    limits = dict(zip(rows.domains.names, of_domains, strict=True))
+    found = on_rows.p_values_above(rows, metric, limits, overall_limit=overall, **options)
+    return np.array([*found.by_domain.values(), found.overall])
 
 
 def _whole(count: float) -> int | None:
