@@ -137,11 +137,14 @@ def test_the_task_may_be_said():
 
 # ---------------------------------------------------------------------------------------------------------- the verdict
 
+
 def test_the_verdict_when_every_domain_is_shown_to_be_calibrated():
     y, p, d = binary_table(lambda p, d: p, rows=6000)
     result = audit(y, p, domains=np.array(["A", "B", "C"])[d])
     assert set(result.within_tolerance) == {"A", "B", "C"}
-    assert result.verdict.startswith("Calibrated in every domain, within an odds ratio of 1.25. All rows together: within")
+    assert result.verdict.startswith(
+        "Calibrated in every domain, within an odds ratio of 1.25. All rows together: within"
+    )
 
 
 def test_a_domain_that_is_not_shown_to_be_calibrated_is_not_called_so():
@@ -541,7 +544,10 @@ ERRORS = {
     "min_rows below 0": ({"min_rows": -1}, "min_rows is -1; pass a whole number of at least 0."),
     "tolerance below 0": ({"tolerance": -0.1}, "tolerance is -0.1; pass 0 or a positive calibration error, or None."),
     "tolerance NaN": ({"tolerance": math.nan}, "tolerance is nan; pass 0 or a positive calibration error, or None."),
-    "tolerance infinite": ({"tolerance": math.inf}, "tolerance is inf; pass 0 or a positive calibration error, or None."),
+    "tolerance infinite": (
+        {"tolerance": math.inf},
+        "tolerance is inf; pass 0 or a positive calibration error, or None.",
+    ),
     "tolerance text": ({"tolerance": "1%"}, "tolerance is 1%; pass 0 or a positive calibration error, or None."),
     "percent": ({"ci": 95}, "ci is 95; pass a number between 0 and 1 (write 0.95 for 95%)."),
     "bins": ({"bins": 0}, "bins is 0; pass a whole number of at least 1."),

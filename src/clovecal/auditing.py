@@ -437,10 +437,11 @@ def _notes(audit: Audit) -> list[str]:
         WITHIN: "the interval ends below what is tolerated",
         ON_AVERAGE: f"the mean outcome is within {allowed}; single predictions may not be",
         TOO_FEW: f"even {gross} would often stay unseen (in brackets: rows that would show it)",
-        CANNOT_TELL: "neither (in brackets: rows that would show whether it is right on average)",
+        CANNOT_TELL: "none of these (in brackets: rows that would show whether it is right on average)",
     }
     notes = [
-        f"Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the {error}. "
+        "Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the "
+        f"{error}. "
         f"Tolerated: the {error} that {allowed} makes. p: of an {error} up to that{adjusted}.",
         *(f"- {label}: {meaning}." for label, meaning in meanings.items() if label in labels),
     ]

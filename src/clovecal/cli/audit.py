@@ -29,9 +29,14 @@ from clovecal.cli._registered import import_option
 @click.option("--bins", default=10, show_default=True, help="Bins of the calibration error.")
 @click.option("--ci", default=0.95, show_default=True, help="Confidence level of the intervals.")
 @click.option(
-    "--odds-ratio", default=1.25, show_default=True, help="Odds this many times the predicted ones still count as right."
+    "--odds-ratio",
+    default=1.25,
+    show_default=True,
+    help="Odds this many times the predicted ones still count as right.",
 )
-@click.option("--tolerance", type=float, help="Largest calibration error that counts as right, instead of --odds-ratio.")
+@click.option(
+    "--tolerance", type=float, help="Largest calibration error that counts as right, instead of --odds-ratio."
+)
 @click.option("--min-rows", default=0, show_default=True, help="Put domains with fewer rows together as one.")
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page (HTML) here.")
 @click.option("--force", is_flag=True, help="Replace an existing page.")
