@@ -322,12 +322,14 @@ def audit(
     table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task)
     table = replace(table, domains=table.domains.merge_small(min_rows, table.weight))
     shared: dict[str, Any] = {"ci": ci, "resamples": resamples, "rng": generator}
+    curve: ReliabilityCurve | None = None
+    curve_by_domain: Mapping[Name, ReliabilityCurve] = MappingProxyType({})
+    decomposition: BrierDecomposition | None = None
     if table.task == "regression":
         metrics = {
             "calibration": on_rows.per_domain(table, regression_calibration, bins=bins, **shared),
             "mse": on_rows.per_domain(table, mean_squared_error, **shared),
         }
-        curve, curve_by_domain, decomposition = None, MappingProxyType({}), None
     else:
         metrics = {"ece": on_rows.per_domain(table, ece, bins=bins, **shared)}
         for metric in (mmce, accuracy, brier, log_loss):
