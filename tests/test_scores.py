@@ -7,6 +7,7 @@ import json
 import warnings
 
 import numpy as np
+import polars as pl
 import pytest
 
 import clovecal as cc
@@ -222,6 +223,21 @@ def test_a_fit_on_a_table_remembers_its_columns(tmp_path):
     assert (calibrator.predict(LOGITS) == cc.RobustIsotonic().fit(LOGITS, Y, domains=SITE).predict(LOGITS)).all()
     calibrator.save(tmp_path / "cal.json")
     assert cc.load_calibrator(tmp_path / "cal.json").fitted_on_ == calibrator.fitted_on_
+
+
+def test_the_column_of_the_fit_is_read_from_files_and_frames_alike(tmp_path, refusal):
+    frame = pl.DataFrame({"y": Y[:50].astype(int), "p": P[:50], "logit": LOGITS[:50], "site": SITE[:50]})
+    frame.write_parquet(tmp_path / "t.parquet")
+    for source in (frame, tmp_path / "t.parquet"):
+        table = read_predictions(source, fitted_scores=("logit",))
+        assert (table.columns.scores, table.columns.guessed) == (("logit",), ("label", "domain"))
+        assert (table.p == LOGITS[:50]).all()
+        assert read_predictions(source, fitted_scores=("logit",), scores=("p",)).columns.scores == ("p",)
+        said = refusal(read_predictions, source, fitted_scores=("margin",))
+        assert said.endswith(
+            " has no column 'margin', which the calibrator was fitted on; 'p', which it has, may be something else; "
+            "name the column of the same scores."
+        )
 
 
 def test_a_fit_on_rows_forgets_what_another_fit_remembered():

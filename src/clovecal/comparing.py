@@ -605,7 +605,7 @@ def _digits(change: Difference) -> int:
 
 def _signed(value: float, digits: int = 4) -> str:
     text = f"{abs(value):.{digits}f}" if abs(value) < 1000 else f"{abs(value):.6g}"
-    return ("−" if value < 0 else "+" if value > 0 else "") + text
+    return text if not float(text) else ("−" if value < 0 else "+") + text
 
 
 def _size(change: Difference) -> str:

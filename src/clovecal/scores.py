@@ -328,30 +328,39 @@ def _fingerprints(
         else:
             times = _mixed(weight)
         row, second = row * times, second * times
-    everything = np.flatnonzero(counted)
-    whole = _digests(np.zeros(len(everything), dtype=np.intp), 1, row, second, box, everything)[0]
-    if domains is None:
-        return whole, []
-    of_pair = np.arange(len(y)) if domains.rows is None else domains.rows
-    kept = counted[of_pair]
-    return whole, _digests(domains.codes[kept], len(domains.names), row, second, box, of_pair[kept])
+    everything = slice(None) if counted.all() else np.flatnonzero(counted)
+    if domains is None or not domains.partition:
+        none = np.zeros(len(y), dtype=np.intp)
+        sums, filled = _sums(none[everything], 1, row, second, box, everything)
+        whole = _digest(sums[0], filled[0])
+        if domains is None:
+            return whole, []
+        assert domains.rows is not None
+        kept = counted[domains.rows]
+        sums, filled = _sums(domains.codes[kept], len(domains.names), row, second, box, domains.rows[kept])
+    else:
+        sums, filled = _sums(domains.codes[everything], len(domains.names), row, second, box, everything)
+        whole = _digest(sums.sum(axis=0), np.asarray(filled.any(axis=0)))
+    return whole, [_digest(*one) for one in zip(sums, filled, strict=True)]
 
 
-def _digests(
-    codes: IntArray, groups: int, first: Bits, second: Bits, box: IntArray, rows: IntArray
-) -> list[str | None]:
-    """Return what tells each group of rows; None for a group of too few different ones."""
-    first, second, box = first[rows], second[rows], box[rows]
+def _sums(
+    codes: IntArray, groups: int, first: Bits, second: Bits, box: IntArray, rows: IntArray | slice
+) -> tuple[Bits, npt.NDArray[np.bool_]]:
+    """Return each group's sums over its rows, modulo 2^64, and which boxes have a row."""
     sums = np.zeros((groups, 2), dtype=np.uint64)
-    np.add.at(sums[:, 0], codes, first)
-    np.add.at(sums[:, 1], codes, second)
+    np.add.at(sums[:, 0], codes, first[rows])
+    np.add.at(sums[:, 1], codes, second[rows])
     filled = np.zeros((groups, _BOXES), dtype=bool)
-    filled[codes, box] = True
-    enough = filled.sum(axis=1) >= _FILLED
-    return [
-        hashlib.sha256(pair.astype("<u8").tobytes()).hexdigest()[:32] if known else None
-        for pair, known in zip(sums, enough, strict=True)
-    ]
+    filled[codes, box[rows]] = True
+    return sums, filled
+
+
+def _digest(sums: Bits, filled: npt.NDArray[np.bool_]) -> str | None:
+    """Return what tells a group of rows; None for one of too few different rows."""
+    if filled.sum() < _FILLED:
+        return None
+    return hashlib.sha256(sums.astype("<u8").tobytes()).hexdigest()[:32]
 
 
 def _mixed(values: FloatArray) -> Bits:
