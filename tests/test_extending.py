@@ -431,7 +431,7 @@ def test_every_command_imports_a_module_of_ones_own_first(run, rows, table, tmp_
     shifted = np.clip(p + y.mean() - p.mean(), 0, 1)
     assert pl.read_csv("out.csv")["calibrated"].to_numpy() == pytest.approx(shifted)
     compared = json.loads(said("compare", "cal.json", table, "--domain", "hospital", "--json"))
-    assert compared["after"]["metrics"]["brier"]["overall"] == pytest.approx(cc.brier(y, shifted))
+    assert compared["loss_after"] == pytest.approx(cc.brier(y, shifted))
     audited = json.loads(said("audit", table, "--domain", "hospital", "--json"))
     assert "shifted" in {one["method"] for one in audited["repairs"]["repairs"]}
     chosen = json.loads(said("select", table, "out.csv", "--criterion", "worst-brier", "--score", "p", "--json"))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.calibrators import RobustIsotonic as RobustIsotonic
     from clovecal.calibrators import load_calibrator as load_calibrator
     from clovecal.calibrators import register_calibrator as register_calibrator
+    from clovecal.comparing import Comparison as Comparison
+    from clovecal.comparing import compare as compare
     from clovecal.domains import DomainResult as DomainResult
     from clovecal.domains import Domains as Domains
     from clovecal.errors import InputError as InputError
@@ -56,6 +58,7 @@ _NAMES = {
         "load_calibrator",
         "register_calibrator",
     ),
+    "clovecal.comparing": ("Comparison", "compare"),
     "clovecal.domains": ("DomainResult", "Domains"),
     "clovecal.errors": ("InputError",),
     "clovecal.metrics": (

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._checks import FloatArray, IntArray, check_choice, check_count, check_rng
+from clovecal._checks import FloatArray, IntArray, check_choice, check_count, check_rng, check_scores
 from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy, ece, irm_penalty, mmce, per_domain
@@ -497,14 +497,14 @@ def _judge(
 def _recalibrated(predictions: Rows, part_of_row: IntArray) -> FloatArray:
     """Return all rows' predictions, each part's recalibrated by a fit on the others."""
     # Imported here: scikit-learn takes most of a second, and the names of the criteria need none of it.
-    from clovecal.calibrators import NaiveIsotonic
+    from clovecal.calibrators import NaiveIsotonic, ScoredRows
 
     p = np.empty_like(predictions.p)
     for part in np.unique(part_of_row):
         judged = part_of_row == part
         weight = None if predictions.weight is None else predictions.weight[~judged]
-        calibrator = NaiveIsotonic().fit(predictions.p[~judged], predictions.y[~judged], sample_weight=weight)
-        p[judged] = calibrator.predict(predictions.p[judged])
+        rows = ScoredRows.of(predictions.p[~judged], predictions.y[~judged], None, weight)
+        p[judged] = NaiveIsotonic().fit_rows(rows).calibrate(check_scores(predictions.p[judged]))
     return p
 
 

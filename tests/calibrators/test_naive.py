@@ -17,6 +17,9 @@ from sklearn.isotonic import IsotonicRegression
 
 import clovecal as cc
 
+# maps are looked at far outside what they were fitted on
+pytestmark = pytest.mark.filterwarnings("ignore::clovecal.scores.ScoreRangeWarning")
+
 
 def message(call):
     """Return the one sentence that the call is refused with."""

@@ -264,7 +264,8 @@ def test_apply_adds_a_column_and_keeps_the_rest(run, file, rows, tmp_path):
     fitted(rows).save(tmp_path / "cal.json")
     output = tmp_path / "out.csv"
     code, out, err = run("apply", tmp_path / "cal.json", file, "-o", output)
-    assert (code, out, err) == (0, "", f"1,500 rows written to {output}.\n")
+    guess = f"{file}: score 'p' (guessed); {tmp_path / 'cal.json'} does not say which column it was fitted on.\n"
+    assert (code, out, err) == (0, "", f"{guess}1,500 rows written to {output}.\n")
     written = pl.read_csv(output, schema_overrides={"id": pl.String})
     assert written.drop("calibrated").equals(rows)
     np.testing.assert_array_equal(written["calibrated"], fitted(rows).predict(rows["p"]))
@@ -296,15 +297,150 @@ def test_compare_shows_before_and_after(run, file, rows, tmp_path):
     fitted(rows).save(tmp_path / "cal.json")
     code, out, _ = run("compare", tmp_path / "cal.json", file)
     assert code == 0
-    lines = out.splitlines()
-    assert " ".join(lines[0].split()) == "domain rows ece before → after brier before → after"
-    assert lines[2].startswith("Sweden ")  # the worst first
+    expected = cc.compare(rows["p"], fitted(rows), rows["y"], domains=rows["country"])
+    assert out.rstrip("\n") == str(expected)
+    assert out.startswith("These are the rows it was fitted on: ")
     overall = cc.ece(rows["y"], rows["p"]), cc.ece(rows["y"], fitted(rows).predict(rows["p"]))
-    assert f"{overall[0]:.4f} → {overall[1]:.4f}" in lines[-2]
+    (total,) = [line for line in out.splitlines() if line.startswith("all rows ")]
+    assert f"{overall[0]:.4f} → {overall[1]:.4f}" in total
     code, out, _ = run("compare", tmp_path / "cal.json", file, "--json")
     content = json.loads(out)
-    assert content["before"]["metrics"]["ece"]["overall"] == pytest.approx(overall[0])
-    assert content["after"]["metrics"]["ece"]["overall"] == pytest.approx(overall[1])
+    assert content.pop("columns") == "label 'y' (guessed); score 'p' (guessed); domain 'country' (guessed)"
+    assert content == json.loads(json.dumps(expected.to_dict()))
+
+
+# ------------------------------------------------------------------------------- the column, the scale and the rows
+
+
+@pytest.fixture
+def logits(rows, tmp_path):
+    """Write a table with logits and probabilities, and a calibrator that the command fitted on the logits."""
+    table = rows.with_columns(logit=np.log(rows["p"] / (1 - rows["p"]))).select("id", "y", "logit", "p", "country")
+    table.write_csv(tmp_path / "both.csv")
+    return table
+
+
+def calibrated(run, tmp_path, *options):
+    code, _, err = run("calibrate", tmp_path / "both.csv", "-o", tmp_path / "cal.json", "--method", "naive", *options)
+    assert code == 0, err
+    return tmp_path / "cal.json"
+
+
+def test_the_column_of_the_fit_is_applied_though_a_guess_would_take_another(run, logits, tmp_path):
+    cal = calibrated(run, tmp_path, "--score", "logit")
+    code, out, err = run("apply", cal, tmp_path / "both.csv", "-o", tmp_path / "out.csv")
+    assert (code, out, err) == (0, "", f"1,500 rows written to {tmp_path / 'out.csv'}.\n")
+    found = pl.read_csv(tmp_path / "out.csv")["calibrated"].to_numpy()
+    expected = cc.NaiveIsotonic().fit(logits["p"], logits["y"]).predict(logits["p"])  # isotonic: any monotone scale
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_another_column_than_that_of_the_fit_must_be_named(run, logits, tmp_path):
+    cal = calibrated(run, tmp_path, "--score", "logit")
+    other = tmp_path / "other.csv"
+    logits.drop("logit").write_csv(other)
+    for command in (("apply", cal, other, "-o", tmp_path / "out.csv"), ("compare", cal, other)):
+        code, out, err = run(*command)
+        assert (code, out) == (2, "")
+        assert "--score is not given, and " in err
+        assert (
+            " has no column 'logit', which the calibrator was fitted on; 'p', which it has, may be something else; "
+            "name the column of the same scores.\n"
+        ) in err
+    logits.rename({"logit": "margin"}).write_csv(other)
+    assert run("apply", cal, other, "-o", tmp_path / "out.csv", "--score", "margin")[0] == 0
+    assert not (tmp_path / "no.csv").exists()
+
+
+def test_probabilities_for_logits_are_refused_though_they_are_named(run, logits, tmp_path):
+    cal = calibrated(run, tmp_path, "--score", "logit")
+    low, high = logits["logit"].min(), logits["logit"].max()
+    for command in (
+        ("apply", cal, tmp_path / "both.csv", "-o", tmp_path / "out.csv", "--score", "p"),
+        ("compare", cal, tmp_path / "both.csv", "--score", "p"),
+    ):
+        code, out, err = run(*command)
+        assert (code, out) == (2, "")
+        assert err.endswith(
+            f"column 'p' has 1,500 values between 0 and 1 and no other, and the calibrator was fitted on scores from "
+            f"{low:.4g} to {high:.4g}, not all of them between 0 and 1; pass scores of the same scale (if it was "
+            "fitted on logits and these are probabilities, log(p/(1−p))).\n"
+        )
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_logits_and_percentages_for_probabilities_are_refused(run, logits, tmp_path):
+    cal = calibrated(run, tmp_path, "--score", "p")
+    percent = logits.with_columns(p=100 * pl.col("p"))
+    percent.write_csv(tmp_path / "percent.csv")
+    first = next(row for row, value in enumerate(percent["p"], start=1) if value > 1)
+    code, _, err = run("apply", cal, tmp_path / "percent.csv", "-o", tmp_path / "out.csv")
+    assert code == 2
+    assert err == (
+        f"clovecal: column 'p' at data row {first} is {percent['p'][first - 1]:g}, and the calibrator was fitted on "
+        "probabilities; divide percentages by 100.\n"
+    )
+    code, _, err = run("compare", cal, tmp_path / "both.csv", "--score", "logit")
+    assert code == 2
+    assert "and the calibrator was fitted on probabilities; apply a sigmoid if these are logits." in err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_classifiers_calibrator_is_not_for_a_regression(run, logits, tmp_path):
+    cal = calibrated(run, tmp_path, "--score", "p")
+    logits.with_columns(y=pl.col("y") + 0.25).write_csv(tmp_path / "real.csv")
+    for command in (
+        ("apply", cal, tmp_path / "real.csv", "-o", tmp_path / "out.csv"),
+        ("compare", cal, tmp_path / "real.csv"),
+    ):
+        code, out, err = run(*command)
+        assert (code, out) == (2, "")
+        assert "and the calibrator was fitted on labels 0 and 1" in err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_scores_far_outside_are_counted_and_applied(run, logits, tmp_path):
+    cal = calibrated(run, tmp_path, "--score", "logit")
+    low, high = logits["logit"].min(), logits["logit"].max()
+    far = high + 1.5 * (high - low)
+    logits.with_columns(logit=pl.when(pl.int_range(pl.len()) < 7).then(far).otherwise("logit")).write_csv(
+        tmp_path / "far.csv"
+    )
+    code, _, err = run("apply", cal, tmp_path / "far.csv", "-o", tmp_path / "out.csv")
+    assert code == 0
+    assert err.startswith(
+        f"{tmp_path / 'far.csv'}: 7 of 1,500 rows have a score far outside what the calibrator was fitted on "
+        f"(from {low:.4g} to {high:.4g}); there its values rest on no data.\n"
+    )
+
+
+def test_raw_scores_have_no_before(run, logits, tmp_path):
+    cal = calibrated(run, tmp_path, "--score", "logit")
+    logits.filter(pl.col("country") != "Norway").write_csv(tmp_path / "held.csv")
+    code, out, _ = run("compare", cal, tmp_path / "held.csv")
+    text = " ".join(out.split())
+    assert code == 0
+    assert text.startswith("It was fitted on the rows of 2 of 2 domains (Denmark and Sweden): they flatter it.")
+    assert "The scores are not predictions, so there is no before; calibrated, the Brier score of all rows is " in text
+    assert "→" not in text
+    content = json.loads(run("compare", cal, tmp_path / "held.csv", "--json")[1])
+    assert (content["loss_before"], content["loss_change"], content["finding"]) == (None, None, None)
+    assert content["domains_of_fit"] == ["Denmark", "Sweden"]
+
+
+def test_a_file_of_an_older_version_is_applied_and_says_that_it_does_not_know(run, logits, tmp_path):
+    cal = calibrated(run, tmp_path, "--score", "p")
+    content = json.loads(cal.read_text())
+    del content["fitted_on"]
+    cal.write_text(json.dumps(content))
+    code, _, err = run("apply", cal, tmp_path / "both.csv", "-o", tmp_path / "out.csv")
+    assert code == 0
+    assert err.startswith(
+        f"{tmp_path / 'both.csv'}: score 'p' (guessed); {cal} does not say which column it was fitted on.\n"
+    )
+    code, out, _ = run("compare", cal, tmp_path / "both.csv")
+    assert code == 0
+    assert "The calibrator does not know what it was fitted on" in out
 
 
 # -------------------------------------------------------------------------------------------------------------- select

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -26,6 +27,11 @@ from clovecal.calibrators import stored
 from clovecal.calibrators._onnx import OnnxGraph, onnx_model
 from clovecal.domains import Domains
 from clovecal.errors import InputError
+from clovecal.scores import FittedOn, ScoreRangeWarning
+from clovecal.text import as_json_values
+
+if TYPE_CHECKING:
+    from clovecal.tables import PredictionTable
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,9 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns of scores it was fitted on.
     n_rows_
         Rows it was fitted on.
+    fitted_on_
+        What those rows looked like, a `clovecal.scores.FittedOn`; None where that is not known: a file of an older
+        version, or a fit by `fit_rows`.
     domains_needed
         How many domains a fit needs at least: 0 for a calibrator that pools them. An attribute of the class.
     tasks
@@ -140,12 +149,13 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ...         restored.shift_ = stored.number(state, "shift")
     ...         return restored
     >>> shift = Shift().fit([1.0, 2.0], [1.5, 2.5])
-    >>> Shift.from_state(shift.state()).predict([4.0])
-    array([4.5])
+    >>> Shift.from_state(shift.state()).predict([3.0])
+    array([3.5])
     """
 
     n_features_in_: int
     n_rows_: int
+    fitted_on_: FittedOn | None = None
     domains_needed: ClassVar[int] = 0
     tasks: ClassVar[tuple[str, ...]] = ("binary", "multiclass", "regression")
 
@@ -169,18 +179,48 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Frequencies of the rows.
         """
         rows = ScoredRows.of(scores, y, domains, sample_weight)
+        return self._fit_and_remember(rows)
+
+    def fit_table(self, table: PredictionTable) -> Self:
+        """Fit on a table that `clovecal.tables.read_predictions` has read, and remember which columns it came from.
+
+        Parameters
+        ----------
+        table
+            Its scores may be of any scale.
+        """
+        rows = ScoredRows.of(table.p, table.y, table.domains, table.sample_weight)
+        return self._fit_and_remember(rows, columns=table.columns.scores, label=table.columns.label)
+
+    def _fit_and_remember(
+        self, rows: ScoredRows, *, columns: Sequence[str] | None = None, label: str | None = None
+    ) -> Self:
         if self.domains_needed and rows.domains is not None:
             rows.domains.require_weight(rows.weight)
-        return self.fit_rows(rows)
+        self.fit_rows(rows)
+        self.fitted_on_ = FittedOn.of(
+            rows.scores,
+            rows.y,
+            task=rows.task,
+            weight=rows.weight,
+            domains=rows.domains,
+            columns=columns,
+            label=label,
+        )
+        return self
 
     def fit_rows(self, rows: ScoredRows) -> Self:
-        """Fit on rows that are checked already, each of whose domains has a row of positive weight."""
+        """Fit on rows that are checked already, each of whose domains has a row of positive weight.
+
+        For fits by the dozen: nothing is kept of what the rows looked like.
+        """
         self.check_parameters()
         if rows.task not in self.tasks:
             raise InputError("y", f"is {rows.task}", f"a {type(self).__name__} is for {' or '.join(self.tasks)}")
         self._fit(rows)
         self.n_features_in_ = rows.n_problems
         self.n_rows_ = len(rows.y)
+        self.fitted_on_ = None
         return self
 
     def check_parameters(self) -> None:
@@ -190,7 +230,11 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError(f"{type(self).__name__} has no _fit(rows)")
 
     def predict(self, scores: Any) -> FloatArray:
-        """Return calibrated values: (n,) for one column of scores, (n, C) for several."""
+        """Return calibrated values: (n,) for one column of scores, (n, C) for several.
+
+        Warns with a `clovecal.scores.ScoreRangeWarning` where scores do not look like those of the fit: far outside
+        their range, or of another scale.
+        """
         check_is_fitted(self, "n_features_in_")
         columns = check_scores(scores)
         if columns.shape[1] != self.n_features_in_:
@@ -199,6 +243,9 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}",
                 "pass the same number",
             )
+        doubt = None if self.fitted_on_ is None else self.fitted_on_.doubt(columns)
+        if doubt is not None:
+            warnings.warn(doubt, ScoreRangeWarning, stacklevel=2)
         return self.calibrate(columns)
 
     def calibrate(self, columns: FloatArray) -> FloatArray:
@@ -230,7 +277,12 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
         check_is_fitted(self, "n_features_in_")
         parameters = {name: stored.plain(value) for name, value in self.get_params(deep=False).items()}
-        return {"parameters": parameters, "columns": self.n_features_in_, "rows": self.n_rows_}
+        return {
+            "parameters": parameters,
+            "columns": self.n_features_in_,
+            "rows": self.n_rows_,
+            "fitted_on": None if self.fitted_on_ is None else as_json_values(self.fitted_on_),
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -262,6 +314,7 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"its parameter {error.argument}", f"{error.problem}; {error.remedy}", stored.REMEDY
             ) from None
         restored.n_rows_ = stored.count(state, "rows")
+        restored.fitted_on_ = stored.fitted_on(state)
         return restored
 
     def to_onnx(self) -> Any:

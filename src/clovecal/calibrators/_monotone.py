@@ -64,6 +64,7 @@ class MonotoneCalibrator(Calibrator):
             "class_frequencies": stored.plain(self.class_frequencies_),
             "maps": [{"knots": stored.plain(m.knots), "values": stored.plain(m.values)} for m in self.maps_],
             "rows": base["rows"],
+            "fitted_on": base["fitted_on"],
         }
 
     @classmethod

@@ -93,13 +93,21 @@ def _restored(content: Any) -> Calibrator:
             "its calibrator", f"is {name!r}, which nothing has registered", "import what registers it first"
         )
     try:
-        return kind.from_state(content)
+        restored = kind.from_state(content)
     except InputError:
         raise
     except Exception as error:  # a class of the user's own may not foresee what a file can hold
         raise InputError(
             "its state", f"cannot be read by {name} ({type(error).__name__}: {error})", stored.REMEDY
         ) from error
+    known = restored.fitted_on_
+    if known is not None and len(known.quantiles) != restored.n_features_in_:
+        raise InputError(
+            "its 'fitted_on'",
+            f"is of {len(known.quantiles)} columns of scores and its map of {restored.n_features_in_}",
+            stored.REMEDY,
+        )
+    return restored
 
 
 def _plain(value: Any) -> Any:

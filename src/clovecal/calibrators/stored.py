@@ -15,8 +15,10 @@ import numpy as np
 from clovecal._checks import FloatArray
 from clovecal.domains import Name
 from clovecal.errors import InputError
+from clovecal.rows import TASKS
+from clovecal.scores import KINDS, LEVELS, FittedOn
 
-__all__ = ["by_domain", "count", "entries", "number", "numbers", "pairs", "plain", "same_domains", "text"]
+__all__ = ["by_domain", "count", "entries", "fitted_on", "number", "numbers", "pairs", "plain", "same_domains", "text"]
 
 REMEDY = "save it again"
 
@@ -84,6 +86,35 @@ def same_domains(*tables: Mapping[Name, Any]) -> None:
         raise InputError("its tables by domain", "are not of the same domains", REMEDY)
 
 
+def fitted_on(state: Mapping[str, Any]) -> FittedOn | None:
+    """Read what a calibrator remembers of its rows; None where the file says nothing of them."""
+    content = state.get("fitted_on")
+    if content is None:
+        return None
+    if not isinstance(content, dict) or set(content) != {field.name for field in fields(FittedOn)}:
+        raise InputError("its 'fitted_on'", "does not have the entries it should have", REMEDY)
+    quantiles = tuple(tuple(numbers({"quantiles": one}, "quantiles").tolist()) for one in entries(content, "quantiles"))
+    if not quantiles or any(len(one) != len(LEVELS) or list(one) != sorted(one) for one in quantiles):
+        raise InputError("its 'quantiles'", f"are not {len(LEVELS)} rising numbers for each column", REMEDY)
+    columns = None if content["columns"] is None else tuple(_texts(content, "columns"))
+    if columns is not None and len(columns) != len(quantiles):
+        raise InputError("its 'fitted_on'", "names another number of columns than it has quantiles of", REMEDY)
+    for name, choices in (("task", TASKS), ("scores", KINDS)):
+        if text(content, name) not in choices:
+            raise InputError(f"its {name!r}", f"is {content[name]!r}", REMEDY)
+    return FittedOn(
+        task=content["task"],
+        scores=content["scores"],
+        columns=columns,
+        label=None if content["label"] is None else text(content, "label"),
+        rows=count(content, "rows"),
+        domains=None if content["domains"] is None else count(content, "domains"),
+        quantiles=quantiles,
+        fingerprint=None if content["fingerprint"] is None else text(content, "fingerprint"),
+        domain_fingerprints=tuple(_texts(content, "domain_fingerprints")),
+    )
+
+
 def record(kind: type[T], state: Any) -> T:
     """Read a flat dataclass that `written` has written."""
     if not isinstance(state, dict) or set(state) != {field.name for field in fields(kind)}:  # type: ignore[arg-type]
@@ -105,6 +136,10 @@ def pairs(mapping: Mapping[Name, Any]) -> list[list[Any]]:
 def plain(value: Any) -> Any:
     """Return numpy's arrays and numbers as Python's, and everything else as it is."""
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _texts(state: Mapping[str, Any], name: str) -> list[str]:
+    return [text({name: one}, name) for one in entries(state, name)]
 
 
 def _finite(value: Any, name: str) -> float:

@@ -17,7 +17,7 @@ _COMMANDS = {
     "audit": "Tell whether the model is equally right in every domain.",
     "calibrate": "Fit a calibrator on validation predictions.",
     "apply": "Apply a calibrator to a file of predictions.",
-    "compare": "Audit a held-out file before and after calibration.",
+    "compare": "Compare a held-out file before and after calibration.",
     "select": "Choose the model that will hold up elsewhere.",
     "demo": "Run the whole job on built-in flight data.",
     "data": "List, fetch or check the data sets.",

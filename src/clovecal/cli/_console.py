@@ -93,6 +93,7 @@ def naming(table: PredictionTable) -> Iterator[None]:
         "y": f"column {columns.label!r}",
         "p": f"column {', '.join(map(repr, columns.scores))}",
         "scores": f"column {', '.join(map(repr, columns.scores))}",
+        "before": f"column {', '.join(map(repr, columns.scores))}",
         "domains": f"column {', '.join(map(repr, columns.domains))}",
         "sample_weight": f"column {columns.weight!r}",
     }

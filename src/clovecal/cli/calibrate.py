@@ -69,22 +69,21 @@ def command(
     Example:
         clovecal calibrate validation.parquet -o cal.json --method robust --objective regret
     """
-    from clovecal.calibrators import ScoredRows
-
     check_writable(output, overwrite=force)
     reject_input_as_output(output, file)
     calibrator = _made(method, {"objective": objective, "shrinkage": shrinkage})
     table = load(file, columns)
     with naming(table), progress("Fitting"):
-        rows = ScoredRows.of(table.p, table.y, table.domains, table.sample_weight)
-        calibrator.fit_rows(rows)
+        calibrator.fit_table(table)
     calibrator.save(output, overwrite=force)
     if as_json:
         print_json({"calibrator": str(output), "method": method, **_details(calibrator)})
         return
     domains = len(table.domains.names)
     click.echo(f"{method} calibrator fitted on {table.n_rows:,} rows of {domains} domain{'s' * (domains != 1)}.")
-    _describe(calibrator, "Squared error" if rows.task == "regression" else "Brier score")
+    fitted_on = calibrator.fitted_on_
+    regression = fitted_on is not None and fitted_on.task == "regression"
+    _describe(calibrator, "Squared error" if regression else "Brier score")
     click.echo(f"Calibrator: {output}")
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from clovecal._checks import FloatArray
 from clovecal.errors import InputError
 from clovecal.files import check_writable
 from clovecal.progress import SILENT, Progress
+from clovecal.scores import FittedOn, ScoreRangeWarning, SeenScores
 from clovecal.tables.columns import numbers_of
 from clovecal.tables.formats import TableFile, data_row_error
 from clovecal.tables.roles import find_roles
@@ -47,23 +50,40 @@ def apply_to_file(
     ----------
     calibrator
         Anything fitted that has ``predict``. If it has ``n_features_in_``, as scikit-learn's estimators do, the scores
-        must be as many columns.
+        must be as many columns; if it has ``fitted_on_``, as a `clovecal.calibrators.Calibrator` does, they must be on
+        the scale of the fit.
     table
         The file to read, as a stream.
     output
         Where to write; the ending says in which format.
     scores
-        Columns of scores; guessed when empty.
+        Columns of scores; when empty, those that the calibrator was fitted on, or a guess where it does not know.
     column
         Name of the new column; with several classes it is followed by _0, _1, ….
     overwrite
         Whether an existing output may be replaced.
     progress
         Where to say how many rows are done.
+
+    Raises
+    ------
+    InputError
+        Among others where the table lacks the column of the fit and none is named, where scores are of another scale
+        than those of the fit (probabilities for logits, percentages for probabilities), or where the column of labels
+        holds a regression's targets and the calibrator was fitted on labels 0 and 1. Then nothing is written.
+
+    Warns
+    -----
+    ScoreRangeWarning
+        Where some rows have scores far outside the range of the fit.
     """
     path = check_writable(output, overwrite=overwrite)
     format = output_format(path)
-    names = find_roles(table.columns, ["score"], scores=scores, table=table.name).scores
+    fitted_on = getattr(calibrator, "fitted_on_", None)
+    if not isinstance(fitted_on, FittedOn):
+        fitted_on = None
+    known = () if fitted_on is None else fitted_on.columns or ()
+    names = find_roles(table.columns, ["score"], scores=scores, fitted_scores=known, table=table.name).scores
     expected = getattr(calibrator, "n_features_in_", len(names))
     if len(names) != expected:
         raise InputError(
@@ -74,33 +94,84 @@ def apply_to_file(
     if taken is not None:
         raise InputError("column", f"is {column!r}, but {table.name!r} has {taken!r} already", "name another")
     as_text = table.columns if table.format in _TEXT and format in _TEXT else ()
-    rows = 0
+    rows, seen = 0, None
     done = progress.task(f"Calibrating {table.name}")
     with table_writer(path, overwrite=overwrite) as write:
         for batch in table.batches(as_text=as_text):
             if batch.num_rows == 0:
                 continue
-            write(_with_calibrated(batch, calibrator, names, added, rows))
+            values = _scores(batch, names, rows)
+            if fitted_on is not None:
+                if rows == 0:
+                    _reject_other_task(batch, fitted_on)
+                _reject_other_scale(values, fitted_on, names, rows)
+                here = SeenScores.of(values, fitted_on)
+                seen = here if seen is None else seen + here
+            write(_with_calibrated(batch, calibrator, values, added))
             rows += batch.num_rows
             done.advance(batch.num_rows)
         if rows == 0:
             raise table.empty()
+        far = None if fitted_on is None or seen is None else fitted_on.judge(seen, _called(names))
+    if far is not None:
+        warnings.warn(far, ScoreRangeWarning, stacklevel=2)
     return rows
 
 
+def _scores(batch: pa.RecordBatch, names: tuple[str, ...], first: int) -> FloatArray:
+    return np.column_stack([numbers_of(_parsed(batch.column(name), name, first), name, first) for name in names])
+
+
+def _called(names: tuple[str, ...]) -> str:
+    return f"column {', '.join(map(repr, names))}"
+
+
+def _reject_other_scale(values: FloatArray, fitted_on: FittedOn, names: tuple[str, ...], first: int) -> None:
+    try:
+        fitted_on.reject_other_scale(values, _called(names), first=first)
+    except InputError as error:
+        raise data_row_error(error.argument, error.problem, error.remedy, row=error.row) from None
+
+
+def _reject_other_task(batch: pa.RecordBatch, fitted_on: FittedOn) -> None:
+    """Raise where the column of labels holds a regression's targets, and the fit's labels were 0 and 1."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    available = batch.schema.names
+    label = fitted_on.label
+    if label is None:
+        label = find_roles(available, (), optional=("label",)).label
+    if fitted_on.task != "binary" or label not in available:
+        return
+    try:
+        targets = pc.drop_null(pc.cast(batch.column(label), pa.float64()))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return  # text, which is no regression's target
+    values = np.asarray(targets.to_numpy(zero_copy_only=False))
+    fractions = values[np.isfinite(values) & (values != np.floor(values))]
+    if len(fractions):
+        raise InputError(
+            f"column {label!r}",
+            f"has {fractions[0]:g}, a regression's target, and the calibrator was fitted on labels 0 and 1",
+            "apply it to the scores of a classifier",
+        )
+
+
 def _with_calibrated(
-    batch: pa.RecordBatch, calibrator: Predictor, names: tuple[str, ...], added: list[str], first: int
+    batch: pa.RecordBatch, calibrator: Predictor, values: FloatArray, added: list[str]
 ) -> pa.RecordBatch:
     import pyarrow as pa
 
-    columns = [numbers_of(_parsed(batch.column(name), name, first), name, first) for name in names]
-    calibrated = np.atleast_2d(np.asarray(calibrator.predict(np.column_stack(columns))).T)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScoreRangeWarning)  # of one batch; what there is to say is said of all
+        calibrated = np.atleast_2d(np.asarray(calibrator.predict(values)).T)
     if calibrated.shape != (len(added), batch.num_rows):
         rows_and_columns = f"{batch.num_rows} rows and {len(added)} column(s) of scores"
         shape = calibrated.T.shape
         raise InputError("calibrator", f"makes an array of shape {shape} of {rows_and_columns}", "it must keep both")
-    for name, values in zip(added, calibrated, strict=True):
-        batch = batch.append_column(name, pa.array(values))
+    for name, column in zip(added, calibrated, strict=True):
+        batch = batch.append_column(name, pa.array(column))
     return batch
 
 

@@ -56,6 +56,7 @@ def read_predictions(
     scores: Sequence[str] = (),
     domains: Sequence[str] = (),
     weight: str | None = None,
+    fitted_scores: Sequence[str] = (),
     positive: str | None = None,
     format: str | None = None,
     max_rows: int = 2_000_000,
@@ -69,6 +70,8 @@ def read_predictions(
         duckdb, dask, pyspark.
     label, scores, domains, weight
         Column names; what is missing is guessed from the names.
+    fitted_scores
+        As in `find_roles`.
     positive
         The label that counts as 1, when labels are text such as "yes" and "no".
     format
@@ -81,7 +84,13 @@ def read_predictions(
     PredictionTable
         With ``columns`` that say what was guessed.
     """
-    said: Mapping[str, Any] = {"label": label, "scores": scores, "domains": domains, "weight": weight}
+    said: Mapping[str, Any] = {
+        "label": label,
+        "scores": scores,
+        "domains": domains,
+        "weight": weight,
+        "fitted_scores": fitted_scores,
+    }
     if isinstance(source, (str, Path, TableFile)):
         file = source if isinstance(source, TableFile) else open_table(source, format=format)
         return _from_batches(file, prediction_roles(file.columns, said), positive, max_rows)

@@ -112,6 +112,7 @@ def find_roles(
     input: str | None = None,
     split: str | None = None,
     features: Sequence[str] = (),
+    fitted_scores: Sequence[str] = (),
     kind: str = "image",
     table: str | None = None,
 ) -> Roles:
@@ -127,6 +128,9 @@ def find_roles(
         The roles that are looked for and may be missing.
     label, scores, domains, weight, input, split, features
         What the caller says; of what is missing only the roles asked for are guessed by name.
+    fitted_scores
+        The columns of scores that a calibrator was fitted on: they are taken where the table has them, and no other is
+        guessed in their place.
     kind
         "image" or "text": what the inputs are, if they are asked for.
     table
@@ -177,6 +181,10 @@ def find_roles(
         if said[role] or role not in {*wanted, *optional}:
             continue
         free = [name for name in available if name not in taken]
+        if role == "score" and fitted_scores:
+            found[role] = _as_fitted(fitted_scores, free, shown)
+            taken.update(found[role])
+            continue
         found[role] = _guess(role, free, kind)
         if found[role]:
             guessed.append(role)
@@ -217,6 +225,20 @@ def _guess(role: str, free: Sequence[str], kind: str) -> tuple[str, ...]:
     if role == "features":
         return tuple(free)
     return _first_of(_INPUTS[kind] if role == "input" else _LABELS, free)
+
+
+def _as_fitted(fitted: Sequence[str], free: Sequence[str], shown: str) -> tuple[str, ...]:
+    """Return the columns that a calibrator was fitted on, or raise with the column that a guess would have taken."""
+    absent = [name for name in fitted if name not in free]
+    if not absent:
+        return tuple(fitted)
+    looks = _guess_scores(free)
+    other = f"; {quoted(looks)}, which it has, may be something else" if looks else ""
+    raise InputError(
+        "scores",
+        f"is not given, and {shown} has no column {quoted(absent)}, which the calibrator was fitted on{other}",
+        "name the column of the same scores",
+    )
 
 
 def _guess_scores(available: Sequence[str]) -> tuple[str, ...]:
