@@ -243,6 +243,7 @@ def audit(
     tolerance: float = 0.01,
     resamples: int = 1000,
     rng: np.random.Generator | int | None = 0,
+    positive: Any = None,
 ) -> Audit:
     """Audit one table of predictions: calibration overall and in each domain, with uncertainty.
 
@@ -270,6 +271,8 @@ def audit(
         Simulated tables behind the intervals, and permutations of the invariance test.
     rng
         Seed or Generator; the default gives the same audit each time.
+    positive
+        The label of y that counts as 1, every other as 0; None where the labels are numbers already.
 
     Returns
     -------
@@ -289,7 +292,7 @@ def audit(
     if not isinstance(tolerance, Real) or not 0 <= tolerance < math.inf:
         raise InputError("tolerance", f"is {tolerance}", "pass 0 or a positive calibration error")
     ci, resamples, generator = check_fraction(ci, "ci"), check_count(resamples, "resamples"), check_rng(rng)
-    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task)
+    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task, positive=positive)
     shared: dict[str, Any] = {"ci": ci, "resamples": resamples, "rng": generator}
     if table.task == "regression":
         metrics = {

@@ -88,6 +88,7 @@ def invariance_test(
     sample_weight: Any = None,
     permutations: int = 999,
     rng: np.random.Generator | int | None = None,
+    positive: Any = None,
 ) -> InvarianceTest:
     """Test whether E[Y | f(X)] is the same in every domain, and measure by how much it is not.
 
@@ -106,6 +107,8 @@ def invariance_test(
         Tables drawn under invariance; the smallest p-value is 1 / (permutations + 1).
     rng
         Seed or Generator for them.
+    positive
+        The label of y that counts as 1, every other as 0; None where the labels are numbers already.
 
     Returns
     -------
@@ -136,7 +139,7 @@ def invariance_test(
     >>> result.p_value, dict(result.shift_by_domain)
     (0.001, {'A': 0.25, 'B': -0.25})
     """
-    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task="classification")
+    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task="classification", positive=positive)
     return invariance_test_of(rows, permutations=permutations, rng=rng)
 
 
