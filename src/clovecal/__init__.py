@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.metrics import register_metric as register_metric
     from clovecal.metrics import regression_calibration as regression_calibration
     from clovecal.metrics import reliability_curve as reliability_curve
+    from clovecal.metrics import spread_calibration as spread_calibration
     from clovecal.selection import RankedCandidate as RankedCandidate
     from clovecal.selection import Selection as Selection
     from clovecal.selection import register_criterion as register_criterion
@@ -74,6 +75,7 @@ _NAMES = {
         "register_metric",
         "regression_calibration",
         "reliability_curve",
+        "spread_calibration",
     ),
     "clovecal.selection": ("RankedCandidate", "Selection", "register_criterion", "select"),
 }

@@ -19,6 +19,7 @@ from clovecal.domains import DomainResult, Name
 from clovecal.errors import InputError
 from clovecal.metrics import (
     BrierDecomposition,
+    ClassShare,
     InvarianceTest,
     ReliabilityCurve,
     RowMean,
@@ -31,6 +32,7 @@ from clovecal.metrics import (
     mmce,
     on_rows,
     regression_calibration,
+    spread_calibration,
 )
 from clovecal.rows import Rows
 from clovecal.text import as_json_values, interval, listed
@@ -138,6 +140,11 @@ class Audit:
         from clovecal.expecting import expect_repairs_of
 
         return expect_repairs_of(self.table, bins=self.bins, ci=self.ci)
+
+    @cached_property
+    def by_class(self) -> tuple[ClassShare, ...]:
+        """The observed and the predicted share of each class, where there are several; see `class_shares`."""
+        return on_rows.class_shares(self.table, ci=self.ci) if self.table.multiclass else ()
 
     def score_histograms(self) -> ScoreHistograms:
         """Return where the scores of all rows and of each domain lie."""
@@ -299,11 +306,15 @@ def audit(
             "calibration": on_rows.per_domain(table, regression_calibration, bins=bins, **shared),
             "mse": on_rows.per_domain(table, mean_squared_error, **shared),
         }
+        if table.p.ndim == 2:
+            metrics["spread_calibration"] = on_rows.per_domain(table, spread_calibration, **shared)
         curve, curve_by_domain, decomposition = None, MappingProxyType({}), None
     else:
         metrics = {"ece": on_rows.per_domain(table, ece, bins=bins, **shared)}
         for metric in (mmce, accuracy, brier, log_loss):
             metrics[metric.__name__] = on_rows.per_domain(table, metric, **shared)
+        if table.multiclass:
+            metrics["classwise_ece"] = on_rows.per_domain(table, ece, bins=bins, of="classwise", **shared)
         curve, curve_by_domain = on_rows.reliability_curves(table, bins=bins, ci=ci)
         decomposition = on_rows.brier_decomposition(table, by="isotonic")
     several = len(table.domains.names) > 1
