@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from numbers import Real
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,18 @@ import numpy as np
 
 from clovecal._checks import FloatArray, check_count, check_fraction, check_rng
 from clovecal.domains import DomainResult, Name
-from clovecal.errors import InputError
+from clovecal.findings import (
+    CANNOT_TELL,
+    LABELS,
+    MISCALIBRATED,
+    ODDS_RATIO,
+    ON_AVERAGE,
+    TOO_FEW,
+    WITHIN,
+    Finding,
+    Tolerance,
+    find,
+)
 from clovecal.metrics import (
     BrierDecomposition,
     ClassShare,
@@ -35,14 +45,17 @@ from clovecal.metrics import (
     spread_calibration,
 )
 from clovecal.rows import Rows
-from clovecal.text import as_json_values, interval, listed
+from clovecal.text import as_json_values
+from clovecal.verdicts import invariance_in_words, verdict_on_calibration
 
 if TYPE_CHECKING:
     from clovecal.expecting import RepairStudy
     from clovecal.selection import Selection
 
-_NAMED_IN_VERDICT = 5
+_LINES_IN_TEXT = 60
+_SMALLEST_P = 0.001  # that is written as a number
 _NOT_IN_JSON = ("bins", "table")
+ERROR_NAMES = MappingProxyType({"binary": "ECE", "multiclass": "ECE", "regression": "error"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +84,9 @@ class Audit:
     ci
         Confidence level of the intervals.
     tolerance
-        Calibration error up to which a domain is called calibrated.
+        How far off is still called calibrated.
+    findings, overall_finding
+        What the rows of each domain, and all rows together, show; see `clovecal.findings.Finding`.
     bins
         Bins of the calibration error and the curves.
     table
@@ -90,7 +105,9 @@ class Audit:
     decomposition: BrierDecomposition | None
     invariance: InvarianceTest | None
     ci: float
-    tolerance: float
+    tolerance: Tolerance
+    findings: Mapping[Name, Finding]
+    overall_finding: Finding
     bins: int = field(repr=False)
     table: Rows = field(repr=False)
 
@@ -100,31 +117,43 @@ class Audit:
         return next(iter(self.metrics.values()))
 
     @property
-    def miscalibrated(self) -> tuple[Name, ...]:
-        """Domains whose calibration error is above the tolerance beyond doubt, the worst first.
+    def error_name(self) -> str:
+        """What the calibration error is called in a table: "ECE", or "error" for a regression."""
+        return ERROR_NAMES[self.task]
 
-        Beyond doubt: the lower end of an interval that holds for all domains at once is above the tolerance.
+    @property
+    def by_evidence(self) -> tuple[Name, ...]:
+        """The domains, those with the strongest evidence of miscalibration first.
+
+        Miscalibrated ones come first; then a domain comes before another if the lower limit of its error is higher,
+        then if the p-value is lower, then if it has more rows. The error itself would put noise first: that of a
+        domain of two rows is large whatever the model.
         """
-        limits = self.calibration.simultaneous_intervals
-        off = [name for name, (low, _) in limits.items() if low > self.tolerance]
-        return tuple(sorted(off, key=lambda name: -self.calibration.by_domain[name]))
+
+        def strength(name: Name) -> tuple[bool, float, float, float]:
+            found = self.findings[name]
+            low = self.calibration.intervals[name][0]
+            return found.label != MISCALIBRATED, -low, found.p_value, -self.rows[name]
+
+        return tuple(sorted(self.rows, key=strength))
+
+    @property
+    def miscalibrated(self) -> tuple[Name, ...]:
+        """Domains whose calibration error is above the tolerance beyond doubt, the strongest evidence first."""
+        return self._with(MISCALIBRATED)
 
     @property
     def within_tolerance(self) -> tuple[Name, ...]:
-        """Domains whose calibration error is at most the tolerance beyond doubt, in the order of the table."""
-        limits = self.calibration.simultaneous_intervals
-        return tuple(name for name, (_, high) in limits.items() if high <= self.tolerance)
+        """Domains whose calibration error is shown to be at most the tolerance."""
+        return self._with(WITHIN)
+
+    def _with(self, label: str) -> tuple[Name, ...]:
+        return tuple(name for name in self.by_evidence if self.findings[name].label == label)
 
     @property
     def miscalibrated_overall(self) -> bool:
         """Whether the calibration error of all rows together is above the tolerance beyond doubt."""
-        limits = self.calibration.overall_interval
-        return limits is not None and limits[0] > self.tolerance
-
-    @property
-    def worst_first(self) -> tuple[Name, ...]:
-        """The domains in falling order of their calibration error."""
-        return tuple(sorted(self.rows, key=lambda name: -self.calibration.by_domain[name]))
+        return self.overall_finding.label == MISCALIBRATED
 
     @property
     def overall_means(self) -> tuple[float, float]:
@@ -152,32 +181,20 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """What to tell a colleague, in one or two sentences."""
-        off = self.miscalibrated
-        if off:
-            named = [f"{name} ({self.calibration.by_domain[name]:.3f})" for name in off]
-            opening = (
-                "Miscalibrated overall, and" if self.miscalibrated_overall else "Calibrated overall, but miscalibrated"
-            )
-            where = "every domain" if len(off) == len(self.rows) else f"{len(off)} of {len(self.rows)} domains"
-            first = f"{opening} in {where}: {listed(named, _NAMED_IN_VERDICT)}."
-        elif self.miscalibrated_overall:
-            first = "Miscalibrated overall; no single domain has enough rows to show it."
-        else:
-            first = "No domain's calibration error is above the tolerance beyond doubt."
-        return f"{first} {self._invariance_in_words()}".strip()
-
-    def _invariance_in_words(self) -> str:
-        test = self.invariance
-        if test is None:
-            return ""
-        different = f"different things in different domains (p = {test.p_value:.3g})"
-        if test.p_value > 1 - self.ci:
-            return f"Nothing shows that the same score means {different}."
-        differs = f"The same score means {different}"
-        if test.shift < 5e-4:  # the noise is taken off the estimate, which may leave nothing of it
-            return f"{differs}, though by less than sampling noise lets us measure."
-        return f"{differs}: typically {test.shift:.3f} apart, which no single recalibration can repair."
+        """What to tell a colleague, in a few sentences."""
+        sentences = verdict_on_calibration(
+            self.findings,
+            self.overall_finding,
+            by_evidence=self.by_evidence,
+            calibration=self.calibration,
+            means={name: (self.observed[name], self.predicted[name]) for name in self.rows},
+            tolerance=self.tolerance,
+            task=self.task,
+            error=self.error_name,
+        )
+        if self.invariance is not None:
+            sentences.append(invariance_in_words(self.invariance, ci=self.ci, task=self.task))
+        return " ".join(sentences)
 
     def to_dict(self, *, repairs: bool = True) -> dict[str, Any]:
         """Return everything as plain Python values, ready for JSON; domain names become text.
@@ -247,7 +264,9 @@ def audit(
     sample_weight: Any = None,
     bins: int = 10,
     ci: float = 0.95,
-    tolerance: float = 0.01,
+    odds_ratio: float = ODDS_RATIO,
+    tolerance: float | None = None,
+    min_rows: int = 0,
     resamples: int = 1000,
     rng: np.random.Generator | int | None = 0,
     positive: Any = None,
@@ -272,8 +291,13 @@ def audit(
         Bins of the calibration error and the curves.
     ci
         Confidence level of every interval.
+    odds_ratio
+        How far off is still called calibrated: odds of the outcome up to this many times the predicted ones. For a
+        regression it is a tenth of the domain's root-mean-square residual.
     tolerance
-        Calibration error up to which a domain is called calibrated (in units of y for regression).
+        The same as a calibration error (in units of y for regression), in place of an odds ratio.
+    min_rows
+        Domains with fewer rows are put together as one; 0: each stands alone.
     resamples
         Simulated tables behind the intervals, and permutations of the invariance test.
     rng
@@ -284,7 +308,13 @@ def audit(
     Returns
     -------
     Audit
-        ``print(audit)`` shows a table; ``audit.verdict`` is one sentence; ``audit.to_dict()`` is for machines.
+        ``print(audit)`` shows a table; ``audit.verdict`` is in words; ``audit.to_dict()`` is for machines.
+
+    Notes
+    -----
+    A domain is *miscalibrated* when a test of "its error is at most the tolerance" rejects, adjusted for the number of
+    domains (Holm), and *within tolerance* when the upper limit of its own interval is at most the tolerance. Whatever
+    is neither is not called calibrated: see `clovecal.findings.Finding` for what it is called.
 
     Examples
     --------
@@ -296,10 +326,11 @@ def audit(
     >>> cc.audit(y, p, domains=country).miscalibrated
     ('Sweden',)
     """
-    if not isinstance(tolerance, Real) or not 0 <= tolerance < math.inf:
-        raise InputError("tolerance", f"is {tolerance}", "pass 0 or a positive calibration error")
+    allowed = Tolerance(odds_ratio, tolerance)
     ci, resamples, generator = check_fraction(ci, "ci"), check_count(resamples, "resamples"), check_rng(rng)
+    check_count(min_rows, "min_rows", at_least=0)
     table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task, positive=positive)
+    table = replace(table, domains=table.domains.merge_small(min_rows, table.weight))
     shared: dict[str, Any] = {"ci": ci, "resamples": resamples, "rng": generator}
     if table.task == "regression":
         metrics = {
@@ -319,6 +350,8 @@ def audit(
         decomposition = on_rows.brier_decomposition(table, by="isotonic")
     several = len(table.domains.names) > 1
     permutations = resamples - 1 or 1
+    calibration = next(iter(metrics.values()))
+    findings, overall_finding = find(table, calibration, allowed, bins=bins, **shared)
     return Audit(
         task=table.task,
         n_rows=table.n_rows,
@@ -332,7 +365,9 @@ def audit(
         decomposition=decomposition,
         invariance=on_rows.invariance_test(table, permutations=permutations, rng=generator) if several else None,
         ci=ci,
-        tolerance=float(tolerance),
+        tolerance=allowed,
+        findings=findings,
+        overall_finding=overall_finding,
         bins=int(bins),
         table=table,
     )
@@ -345,29 +380,27 @@ def _means(values: FloatArray, rows: Rows) -> tuple[Mapping[Name, float], float]
 
 
 def _as_text(audit: Audit) -> str:
-    """Lay the audit out for a terminal: the verdict, a table of domains (the worst first), the tests."""
+    """Lay the audit out for a terminal: the verdict, a table of domains (strongest evidence first), what words mean."""
     calibration = audit.calibration
-    second = "mse" if audit.task == "regression" else "accuracy"
-    title = {"binary": "ECE", "multiclass": "ECE", "regression": "error"}[audit.task]
-    heads = ["domain", "rows", "observed", "predicted", title, f"{audit.ci:.0%} interval", second, ""]
-    flagged = set(audit.miscalibrated)
-    lines = []
-    for name in audit.worst_first:
-        lines.append(
-            [
-                str(name),
-                f"{audit.rows[name]:,}",
-                f"{audit.observed[name]:.3f}",
-                f"{audit.predicted[name]:.3f}",
-                f"{calibration.by_domain[name]:.3f}",
-                interval(calibration.intervals[name]),
-                f"{audit.metrics[second].by_domain[name]:.3f}",
-                "miscalibrated" if name in flagged else "",
-            ]
-        )
     assert calibration.overall_interval is not None
-    overall = [f"{calibration.overall:.3f}", interval(calibration.overall_interval)]
-    lines.append(["all rows", f"{audit.n_rows:,}", "", "", *overall, f"{audit.metrics[second].overall:.3f}", ""])
+    write = _number_format(audit)
+    heads = ["domain", "rows", "observed", "predicted", "O:E", audit.error_name, f"{audit.ci:.0%} interval"]
+    heads += ["tolerated", "p", "finding"]
+    listed_domains = audit.by_evidence[:_LINES_IN_TEXT]
+    lines = [
+        [
+            str(name),
+            f"{audit.rows[name]:,}",
+            write(audit.observed[name]),
+            write(audit.predicted[name]),
+            *_error_cells(audit.findings[name], calibration.by_domain[name], calibration.intervals[name], write),
+        ]
+        for name in listed_domains
+    ]
+    whole = _error_cells(audit.overall_finding, calibration.overall, calibration.overall_interval, write)
+    lines.append(["all rows", f"{audit.n_rows:,}", *map(write, audit.overall_means), *whole])
+    if audit.task == "regression":  # whose means have no ratio
+        heads, *lines = ([*row[:4], *row[5:]] for row in (heads, *lines))
     widths = [max(len(row[column]) for row in [heads, *lines]) for column in range(len(heads))]
     left = {0, len(heads) - 1}
 
@@ -378,11 +411,53 @@ def _as_text(audit: Audit) -> str:
         return "  ".join(cells).rstrip()
 
     rule = "-" * len(join(["-" * width for width in widths]))
-    body = [join(heads), rule, *(join(row) for row in lines[:-1]), rule, join(lines[-1])]
+    unlisted = [audit.findings[name].label for name in audit.by_evidence[_LINES_IN_TEXT:]]
+    counts = [f"{unlisted.count(label)} {label}" for label in LABELS if label in unlisted]
+    more = [f"… and {len(unlisted)} domains with less evidence: {', '.join(counts)}"] if unlisted else []
+    body = [join(heads), rule, *(join(row) for row in lines[:-1]), *more, rule, join(lines[-1])]
+    notes = [line for note in _notes(audit) for line in textwrap.wrap(note, 100, subsequent_indent="  ")]
+    return "\n".join([*textwrap.wrap(audit.verdict, 100), "", *body, "", *notes])
+
+
+def _error_cells(
+    found: Finding, error: float, limits: tuple[float, float], write: Callable[[float], str]
+) -> tuple[str, ...]:
+    """Return the cells from O:E on."""
+    ratio = "" if found.observed_expected is None else f"{found.observed_expected:.2f}"
+    between = f"[{write(limits[0])}, {write(limits[1])}]" if np.isfinite(limits).all() else "none"
+    p = f"{found.adjusted_p:.3f}" if found.adjusted_p >= _SMALLEST_P else f"<{_SMALLEST_P:g}"
+    label = found.label if found.rows_needed is None else f"{found.label} (about {found.rows_needed:,} would)"
+    return ratio, write(error), between, write(found.tolerance), p, label
+
+
+def _number_format(audit: Audit) -> Callable[[float], str]:
+    """Return how errors and means are written: with digits enough to compare them with the tolerance."""
+    if audit.task == "regression":
+        return "{:.4g}".format
+    allowed = [found.tolerance for found in (*audit.findings.values(), audit.overall_finding)]
+    typical = sorted(allowed)[len(allowed) // 2]
+    digits = min(max(3, math.ceil(-math.log10(typical)) + 1), 6) if typical > 0 else 3
+    return f"{{:.{digits}f}}".format
+
+
+def _notes(audit: Audit) -> list[str]:
+    """Explain the words that occur in the table."""
+    labels = {found.label for found in (*audit.findings.values(), audit.overall_finding)}
+    allowed, gross = audit.tolerance.in_words(audit.task), audit.tolerance.gross_error_in_words(audit.task)
+    adjusted = f", adjusted for {len(audit.rows)} domains (Holm)" if len(audit.rows) > 1 else ""
+    error = audit.error_name
+    meanings = {
+        MISCALIBRATED: f"p is at most {1 - audit.ci:.2g}",
+        WITHIN: "the interval ends below what is tolerated",
+        ON_AVERAGE: f"the mean outcome is within {allowed}; single predictions may not be",
+        TOO_FEW: f"even {gross} would often stay unseen (in brackets: rows that would show it)",
+        CANNOT_TELL: "neither (in brackets: rows that would show whether it is right on average)",
+    }
     notes = [
-        f"Intervals allow for what noise alone adds to the {title}; 'miscalibrated': above {audit.tolerance:g} beyond "
-        "doubt, all domains considered."
+        f"Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the {error}. "
+        f"Tolerated: the {error} that {allowed} makes. p: of an {error} up to that{adjusted}.",
+        *(f"- {label}: {meaning}." for label, meaning in meanings.items() if label in labels),
     ]
     if audit.rows_in_no_domain:
         notes.append(f"{audit.rows_in_no_domain:,} rows are in no domain and count in 'all rows' only.")
-    return "\n".join([*textwrap.wrap(audit.verdict, 100), "", *body, "", *textwrap.wrap(" ".join(notes), 100)])
+    return notes

@@ -64,8 +64,7 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
     if audit.curve is None:
         raise InputError("audit", "is of a regression, which has no reliability curve", "pass a classifier's audit")
     if domains is None:
-        worst_first = sorted(audit.rows, key=lambda name: -audit.calibration.by_domain[name])
-        domains = [name for name in worst_first if audit.rows[name] >= 100][: len(COLOURS) - 2] or worst_first[:1]
+        domains = audit.by_evidence[: len(COLOURS) - 2]
     if len(domains) > len(COLOURS):
         raise InputError("domains", f"has {len(domains)} names", f"a readable diagram shows at most {len(COLOURS)}")
     unknown = next((name for name in domains if name not in audit.curve_by_domain), None)

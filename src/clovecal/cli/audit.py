@@ -29,8 +29,15 @@ from clovecal.cli._registered import import_option
 @click.option("--bins", default=10, show_default=True, help="Bins of the calibration error.")
 @click.option("--ci", default=0.95, show_default=True, help="Confidence level of the intervals.")
 @click.option(
-    "--tolerance", default=0.01, show_default=True, help="Largest calibration error that still counts as calibrated."
+    "--odds-ratio",
+    default=1.25,
+    show_default=True,
+    help="Odds this many times the predicted ones still count as right.",
 )
+@click.option(
+    "--tolerance", type=float, help="Largest calibration error that counts as right, instead of --odds-ratio."
+)
+@click.option("--min-rows", default=0, show_default=True, help="Put domains with fewer rows together as one.")
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page (HTML) here.")
 @click.option("--force", is_flag=True, help="Replace an existing page.")
 @import_option
@@ -40,7 +47,9 @@ def command(
     task: str | None,
     bins: int,
     ci: float,
-    tolerance: float,
+    odds_ratio: float,
+    tolerance: float | None,
+    min_rows: int,
     report: Path | None,
     force: bool,
     as_json: bool,
@@ -70,7 +79,9 @@ def command(
             task=task,
             bins=bins,
             ci=ci,
+            odds_ratio=odds_ratio,
             tolerance=tolerance,
+            min_rows=min_rows,
         )
     if report is not None:
         with progress("Writing the page"):

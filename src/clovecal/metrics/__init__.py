@@ -10,6 +10,7 @@ from clovecal.metrics._irm_penalty import irm_penalty
 from clovecal.metrics._log_loss import log_loss
 from clovecal.metrics._mmce import mmce
 from clovecal.metrics._per_domain import metric_names, per_domain, register_metric
+from clovecal.metrics._proportions import clopper_pearson_interval
 from clovecal.metrics._regression import regression_calibration
 from clovecal.metrics._reliability import ReliabilityCurve, reliability_curve
 from clovecal.metrics._row_mean import RowMean
@@ -29,6 +30,7 @@ __all__ = [
     "brier",
     "brier_decomposition",
     "class_shares",
+    "clopper_pearson_interval",
     "ece",
     "invariance_test",
     "irm_penalty",

@@ -200,7 +200,12 @@ def per_domain_of(
 
 def value_of(rows: Rows, metric: Metric | str, **metric_options: Any) -> float:
     """Compute a registered metric on all of the rows, which are checked."""
-    return pooled_value(_known(metric).estimator(rows, metric_options))
+    return pooled_value(estimator_of(rows, metric, **metric_options))
+
+
+def estimator_of(rows: Rows, metric: Metric | str, **metric_options: Any) -> DomainEstimator:
+    """Prepare a registered metric for rows that are checked."""
+    return _known(metric).estimator(rows, metric_options)
 
 
 def _registered(metric: Metric | str) -> _Registered | None:

@@ -1,0 +1,211 @@
+"""What an audit's findings come to, in sentences: each says only what its numbers show.
+
+The terminal, the page and a notebook say the same things, so the words are here once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from clovecal.domains import DomainResult, Name
+from clovecal.findings import CANNOT_TELL, LABELS, MISCALIBRATED, ON_AVERAGE, TOO_FEW, WITHIN, Finding, Tolerance
+from clovecal.metrics import InvarianceTest
+from clovecal.text import interval, listed
+
+_NAMED = 4
+_CLEAR_P = 0.01  # between this and 1 − ci the evidence is called some evidence
+_HINT_P = 0.1
+
+
+def share(value: float) -> str:
+    """Write a probability or a frequency in percent, a rare one with two digits.
+
+    Examples
+    --------
+    >>> share(0.1842), share(0.0048), share(0.0), share(1.0)
+    ('18.4%', '0.48%', '0%', '100%')
+    """
+    percent = 100 * value
+    if percent in (0.0, 100.0):
+        return f"{percent:.0f}%"
+    return f"{percent:.2g}%" if percent < 1 else f"{percent:.1f}%"
+
+
+def quantity(value: float, task: str) -> str:
+    """Write a mean outcome or prediction: in percent where it is a share."""
+    return f"{value:.4g}" if task == "regression" else share(value)
+
+
+def means_in_words(predicted: float, observed: float, task: str) -> str:
+    """Say what was predicted on average and what happened.
+
+    Examples
+    --------
+    >>> means_in_words(0.321, 0.07, "binary")
+    'predicted 32.1%, happened 7.0%'
+    """
+    first, second = {
+        "binary": ("predicted", "happened"),
+        "multiclass": ("confidence", "correct"),
+        "regression": ("predicted", "observed"),
+    }[task]
+    return f"{first} {quantity(predicted, task)}, {second} {quantity(observed, task)}"
+
+
+def example_of(
+    name: Name, finding: Finding, calibration: DomainResult, means: tuple[float, float], task: str, error: str
+) -> str:
+    """Name a domain with the figures that tell most: the two means where they surely differ, else its error.
+
+    Parameters
+    ----------
+    name, finding
+        The domain and its finding.
+    calibration
+        The calibration error with intervals.
+    means
+        Its mean outcome and mean prediction.
+    task
+        "binary", "multiclass" or "regression".
+    error
+        What the calibration error is called.
+    """
+    observed, predicted = means
+    if finding.direction is not None:
+        return f"'{name}' ({means_in_words(predicted, observed, task)})"
+    limits = interval(calibration.intervals[name])
+    return f"'{name}' ({error} {calibration.by_domain[name]:.3f} {limits}, though not surely off on average)"
+
+
+def counted(findings: Mapping[Name, Finding], gross: str) -> str:
+    """Say how many domains have which finding; ``gross`` is the error that too few rows would often hide."""
+    numbers = {label: sum(one.label == label for one in findings.values()) for label in LABELS}
+    words = {
+        MISCALIBRATED: "miscalibrated",
+        WITHIN: "shown to be within tolerance",
+        ON_AVERAGE: "shown to be right on average only",
+        TOO_FEW: f"with too few rows to show even {gross}",
+        CANNOT_TELL: "where the rows cannot tell",
+    }
+    return listed([f"{number} {words[label]}" for label, number in numbers.items() if number])
+
+
+def verdict_on_calibration(
+    findings: Mapping[Name, Finding],
+    overall: Finding,
+    *,
+    by_evidence: Sequence[Name],
+    calibration: DomainResult,
+    means: Mapping[Name, tuple[float, float]],
+    tolerance: Tolerance,
+    task: str,
+    error: str,
+) -> list[str]:
+    """Return the sentences on calibration, the most important first.
+
+    Parameters
+    ----------
+    findings, overall
+        Of each domain, and of all rows together.
+    by_evidence
+        The domains, those with the strongest evidence of miscalibration first.
+    calibration
+        The calibration error with intervals.
+    means
+        Mean outcome and mean prediction of each domain.
+    tolerance
+        How far off is still called calibrated.
+    task
+        "binary", "multiclass" or "regression".
+    error
+        What the calibration error is called.
+    """
+    allowed = tolerance.in_words(task)
+
+    def named(some: Sequence[Name]) -> str:
+        examples = [example_of(name, findings[name], calibration, means[name], task, error) for name in some[:_NAMED]]
+        return listed(examples + [""] * (len(some) - len(examples)), _NAMED)
+
+    off = [name for name in by_evidence if findings[name].label == MISCALIBRATED]
+    gross = tolerance.gross_error_in_words(task)
+    sentences = [
+        _on_domains(findings, off, named, allowed, gross),
+        _on_all_rows(overall, calibration, off, findings, error),
+    ]
+    little = [name for name in by_evidence if findings[name].surely_off and findings[name].label != MISCALIBRATED]
+    if little:
+        by_less = all(findings[name].label == WITHIN for name in little)
+        how = "by less than that" if by_less else "but not shown to be off by more than that"
+        sentences.append(f"Surely off, {how}: {named(little)}.")
+    return [one for one in sentences if one]
+
+
+def _on_domains(
+    findings: Mapping[Name, Finding],
+    off: Sequence[Name],
+    named: Callable[[Sequence[Name]], str],
+    allowed: str,
+    gross: str,
+) -> str:
+    k = len(findings)
+    others = {name: one for name, one in findings.items() if one.label != MISCALIBRATED}
+    if off:
+        where = "every domain" if len(off) == k > 1 else f"{len(off)} of {k} domains"
+        first = f"Miscalibrated beyond {allowed} in {where if k > 1 else 'the one domain'}: {named(off)}."
+        return f"{first} The others: {counted(others, gross)}." if others else first
+    if all(one.label == WITHIN for one in findings.values()):
+        return f"Calibrated in {'every domain' if k > 1 else 'the one domain'}, within {allowed}."
+    shown = "No domain is shown to be miscalibrated" if k > 1 else "The domain is not shown to be miscalibrated"
+    if k > 1:
+        return f"{shown} (beyond {allowed}); that is not proof that none is: {counted(findings, gross)}."
+    (one,) = findings.values()
+    rest = {
+        ON_AVERAGE: "it is right on average, which says nothing of single probabilities",
+        TOO_FEW: f"its rows are too few to show even {gross}",
+        CANNOT_TELL: "its rows cannot tell whether it is",
+    }[one.label]
+    return f"{shown} (beyond {allowed}); {rest}."
+
+
+def _on_all_rows(
+    overall: Finding, calibration: DomainResult, off: Sequence[Name], findings: Mapping[Name, Finding], error: str
+) -> str:
+    if len(findings) < 2:
+        return ""
+    assert calibration.overall_interval is not None
+    figures = f"{error} {calibration.overall:.3f} {interval(calibration.overall_interval)}"
+    if overall.label == MISCALIBRATED:
+        if off:
+            return f"All rows together are miscalibrated too ({figures})."
+        return f"All rows together are miscalibrated ({figures}), though no single domain has the rows to show it."
+    what = {
+        WITHIN: "within tolerance",
+        ON_AVERAGE: "right on average",
+        TOO_FEW: "too few to tell",
+        CANNOT_TELL: "not shown to be either",
+    }[overall.label]
+    return f"All rows together: {what} ({figures})."
+
+
+def invariance_in_words(test: InvarianceTest, *, ci: float, task: str) -> str:
+    """Say what the test shows of "a score means the same in every domain".
+
+    Parameters
+    ----------
+    test
+        The test.
+    ci
+        Its level is 1 − ci.
+    task
+        "binary", "multiclass" or "regression".
+    """
+    p = f"p = {test.p_value:.3g}"
+    different = "the same score means different things in different domains"
+    if test.p_value > 1 - ci:
+        clearly = "There is no clear sign" if test.p_value <= max(_HINT_P, 1 - ci) else "Nothing shows"
+        return f"{clearly} that {different} ({p})."
+    opening = f"There is some evidence that {different}" if test.p_value > _CLEAR_P else different.capitalize()
+    if test.shift < 5e-4:  # the noise is taken off the estimate, which may leave nothing of it
+        return f"{opening} ({p}), but too little to put a size to it."
+    size = f"{test.shift:.3g}" if task == "regression" else f"{100 * test.shift:.1f} percentage points"
+    return f"{opening} ({p}): {size} apart (root mean square over the rows)."
