@@ -44,11 +44,14 @@ from clovecal.metrics import (
     regression_calibration,
     spread_calibration,
 )
+from clovecal.notebook import columns_of_audit, describe_audit, html_of_audit, to_frame
 from clovecal.rows import Rows
 from clovecal.text import as_json_values
 from clovecal.verdicts import invariance_in_words, verdict_on_calibration
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from clovecal.expecting import RepairStudy
     from clovecal.selection import Selection
 
@@ -250,6 +253,36 @@ class Audit:
 
         page = summarize(self, selection=selection, title=title, source=source, command=command, notes=notes)
         write_report(page, path, overwrite=overwrite)
+
+    def to_frame(self, *, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each domain, the strongest evidence first: means, finding, metrics.
+
+        Parameters
+        ----------
+        backend
+            "pandas", "polars", "pyarrow", "modin" or "cudf"; None: the one in use, or else one that is installed.
+        """
+        return to_frame(columns_of_audit(self), backend)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the reliability diagram, or a regression's calibration error by domain (see `clovecal.plots`).
+
+        Parameters
+        ----------
+        ax
+            Where to draw; None: a new figure.
+        """
+        from clovecal.plots import error_by_domain, reliability_diagram
+
+        if self.curve is None:
+            return error_by_domain(self.calibration, ax, label="calibration error, in units of y")
+        return reliability_diagram(self, ax)
+
+    def __repr__(self) -> str:
+        return describe_audit(self)
+
+    def _repr_html_(self) -> str:
+        return html_of_audit(self)
 
     def __str__(self) -> str:
         return _as_text(self)

@@ -14,6 +14,7 @@ from clovecal._checks import FloatArray, IntArray, check_choice, check_count, ch
 from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy, ece, irm_penalty, mmce, per_domain
+from clovecal.notebook import columns_of_selection, html_of_selection, to_frame
 from clovecal.rows import Rows, zeros_and_ones
 
 # How one number is made of a criterion's value in each domain, and how a sentence says so.
@@ -238,6 +239,22 @@ class Selection:
         if len(criterion) < 3 or criterion.std() == 0 or elsewhere.std() == 0:
             return float("nan")
         return float(np.corrcoef(criterion, elsewhere)[0, 1])
+
+    def to_frame(self, *, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each model, in the order of the ranking.
+
+        Parameters
+        ----------
+        backend
+            "pandas", "polars", "pyarrow", "modin" or "cudf"; None: the one in use, or else one that is installed.
+        """
+        return to_frame(columns_of_selection(self), backend)
+
+    def __repr__(self) -> str:
+        return f"Selection by {self.criterion}: {self.verdict}"
+
+    def _repr_html_(self) -> str:
+        return html_of_selection(self)
 
     def __str__(self) -> str:
         width = max(len("model"), *(len(one.name) for one in self.table))

@@ -18,6 +18,7 @@ import numpy as np
 from clovecal._checks import AnyArray, FloatArray, IntArray, check_count, check_fraction, check_rng
 from clovecal.domains import Domains, Interval, Name
 from clovecal.domains.sums import weighted_counts
+from clovecal.notebook import describe_invariance, html_of_invariance
 from clovecal.rows import Rows
 
 # What a domain's departure from the common curve is tested for, as polynomials of the score's rank: constant, trend,
@@ -78,6 +79,12 @@ class InvarianceTest:
                 for name, shift in self.shift_by_domain.items()
             }
         )
+
+    def __repr__(self) -> str:
+        return describe_invariance(self)
+
+    def _repr_html_(self) -> str:
+        return html_of_invariance(self)
 
 
 def invariance_test(
