@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clovecal.metrics import InvarianceTest
     from clovecal.selection import Selection
 
-FRAME_LIBRARIES = ("pandas", "polars", "pyarrow")  # in this order, unless one of them is in use already
+FRAME_LIBRARIES = ("pandas", "polars", "pyarrow")
 _OTHER_LIBRARIES = ("modin", "cudf")
 _MOST_LINES = 30
 _SMALLEST_P = 0.001  # that is written as a number
@@ -45,8 +45,8 @@ def to_frame(columns: Columns, backend: str | None = None) -> Any:
     columns
         Values by column name.
     backend
-        "pandas", "polars", "pyarrow", "modin" or "cudf"; None: pandas, polars or pyarrow, the first that is imported
-        already, or else the first that is installed.
+        "pandas", "polars", "pyarrow", "modin" or "cudf"; None: pandas or polars where one is imported already, or else
+        the first of pandas, polars and pyarrow that is installed.
 
     Examples
     --------
@@ -65,7 +65,8 @@ def _frame_library(backend: str | None) -> Any:
         if find_spec(backend) is None:
             raise InputError("backend", f"is {backend!r}, which is not installed", f"pip install {backend}")
         return backend
-    in_use = [name for name in FRAME_LIBRARIES if sys.modules.get(name) is not None]
+    # pyarrow may be in use by other packages, unseen
+    in_use = [name for name in ("pandas", "polars") if sys.modules.get(name) is not None]
     for name in (*in_use, *FRAME_LIBRARIES):
         try:
             import_module(name)
