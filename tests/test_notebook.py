@@ -122,7 +122,7 @@ def test_a_table_needs_nothing_from_outside_and_no_colour(audit, regression, cla
         text = result._repr_html_()
         assert len(text) < 6_000
         assert not re.search(r"src=|href=|url\(|<script|<style|#[0-9a-f]{3}|color", text)
-        assert {name for name, _ in Tables(text).attributes} <= {"style", "colspan"}
+        assert {name for name, _ in Tables(text).attributes} <= {"style", "colspan", "cellpadding"}
 
 
 def test_of_many_domains_thirty_are_shown_and_the_others_counted():

@@ -156,7 +156,7 @@ def html_of_audit(audit: Audit) -> str:
         ratio = found.observed_expected
         means = audit.overall_means if name is None else (audit.observed[name], audit.predicted[name])
         limits = calibration.overall_interval if name is None else calibration.intervals[name]
-        needed = "" if found.rows_needed is None else f" (about {found.rows_needed:,} rows would)"
+        needed = "" if found.rows_needed is None else f" (about {found.rows_needed:,} needed)"
         cells = [
             "all rows" if name is None else str(name),
             f"{audit.n_rows if name is None else audit.rows[name]:,}",
@@ -173,7 +173,11 @@ def html_of_audit(audit: Audit) -> str:
 
     unlisted = [audit.findings[name].label for name in order[_MOST_LINES:]]
     counts = ", ".join(f"{unlisted.count(label)} {label}" for label in dict.fromkeys(unlisted))
-    notes = ["Strongest evidence first; p is adjusted for the number of domains."]
+    allowed = audit.tolerance.in_words(audit.task)
+    notes = [
+        f"Strongest evidence first. Tolerated: the {audit.error_name} that {allowed} makes; "
+        f"p: of an {audit.error_name} up to that, adjusted for the number of domains."
+    ]
     if spread:
         notes.append("Spread: mean squared error in units of the predicted variance; 1 is right.")
     parts = [
@@ -219,12 +223,11 @@ def html_of_result(result: DomainResult) -> str:
 
 def html_of_selection(selection: Selection) -> str:
     """Return the choice in a sentence and the ranking."""
-    write = _number_format([one.criterion for one in selection.table])
     lines = [
         [
             "" if one.excluded else str(place),
             one.name,
-            write(one.criterion),
+            f"{one.criterion:.5f}",
             f"{one.accuracy:.4f}",
             one.excluded or ("chosen" if one.name == selection.best else ""),
         ]
@@ -309,7 +312,9 @@ def _table(
     if more is not None:
         body.append(f'<tr><td colspan="{len(heads)}" style="text-align:left">{html.escape(more)}</td></tr>')
     end = "" if foot is None else f'<tfoot style="border-top:1px solid">{row(foot, "td")}</tfoot>'
-    return f"<table><thead>{row(heads, 'th')}</thead><tbody>{''.join(body)}</tbody>{end}</table>"
+    style = "border-collapse:collapse;white-space:nowrap"
+    opening = f'<table cellpadding="4" style="{style}">'
+    return f"{opening}<thead>{row(heads, 'th')}</thead><tbody>{''.join(body)}</tbody>{end}</table>"
 
 
 def _and_more(lines: Sequence[Any]) -> str | None:

@@ -154,6 +154,9 @@ def _class_numbers(y: Any, classes: Any) -> AnyArray:
     if unknown.any():
         row = int(np.argmax(unknown))
         raise InputError(
-            "y", f"is {labels.tolist()[row]!r}, which the estimator was not fitted on", "stratify the folds by label", row=row
+            "y",
+            f"is {labels.tolist()[row]!r}, which the estimator was not fitted on",
+            "stratify the folds by label",
+            row=row,
         )
     return np.asarray(places, dtype=np.intp)
