@@ -52,7 +52,7 @@ def test_a_regressions_tolerance_is_in_units_of_its_own_residuals():
     assert Tolerance(absolute=0.2).errors(rows).tolist() == [0.2, 0.2]
 
 
-# ---------------------------------------------------------------------------------------------------------- the findings
+# --------------------------------------------------------------------------------------------------------- the findings
 
 
 @pytest.mark.parametrize(("rows", "p"), [(1, 0.01), (1, 0.5), (7, 0.01), (30, 0.02)])

@@ -75,7 +75,8 @@ def predict(config: Config, X: Array, y: NDArray[np.int64], domains: NDArray[Any
     else:
         model = HistGradientBoostingClassifier(random_state=0)
     folds = KFold(5, shuffle=True, random_state=0) if config.domains == "known" else GroupKFold(5)
-    p: Array = cross_val_predict(model, X, y, groups=domains, cv=folds, method="predict_proba")[:, 1]
+    groups = None if config.domains == "known" else domains
+    p: Array = cross_val_predict(model, X, y, groups=groups, cv=folds, method="predict_proba")[:, 1]
     return np.clip(p, 1e-6, 1 - 1e-6)
 
 
@@ -96,7 +97,7 @@ def run(config: Config) -> dict[str, Any]:
     }
 
 
-def _findings(y: Array, p: Array, domains: NDArray[Any], ratio: float) -> dict[str, int]:
+def _findings(y: NDArray[Any], p: Array, domains: NDArray[Any], ratio: float) -> dict[str, int]:
     rows = Rows.of(y, p, domains=domains)
     settings: dict[str, Any] = {"bins": 10, "resamples": 500, "rng": np.random.default_rng(0)}
     calibration = on_rows.per_domain(rows, ece, ci=0.95, **settings)

@@ -365,6 +365,9 @@ def audit(
     table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task, positive=positive)
     table = replace(table, domains=table.domains.merge_small(min_rows, table.weight))
     shared: dict[str, Any] = {"ci": ci, "resamples": resamples, "rng": generator}
+    curve: ReliabilityCurve | None = None
+    curve_by_domain: Mapping[Name, ReliabilityCurve] = MappingProxyType({})
+    decomposition: BrierDecomposition | None = None
     if table.task == "regression":
         metrics = {
             "calibration": on_rows.per_domain(table, regression_calibration, bins=bins, **shared),
@@ -372,7 +375,6 @@ def audit(
         }
         if table.p.ndim == 2:
             metrics["spread_calibration"] = on_rows.per_domain(table, spread_calibration, **shared)
-        curve, curve_by_domain, decomposition = None, MappingProxyType({}), None
     else:
         metrics = {"ece": on_rows.per_domain(table, ece, bins=bins, **shared)}
         for metric in (mmce, accuracy, brier, log_loss):
@@ -484,10 +486,11 @@ def _notes(audit: Audit) -> list[str]:
         WITHIN: "the interval ends below what is tolerated",
         ON_AVERAGE: f"the mean outcome is within {allowed}; single predictions may not be",
         TOO_FEW: f"even {gross} would often stay unseen (in brackets: rows that would show it)",
-        CANNOT_TELL: "neither (in brackets: rows that would show whether it is right on average)",
+        CANNOT_TELL: "none of these (in brackets: rows that would show whether it is right on average)",
     }
     notes = [
-        f"Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the {error}. "
+        "Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the "
+        f"{error}. "
         f"Tolerated: the {error} that {allowed} makes. p: of an {error} up to that{adjusted}.",
         *(f"- {label}: {meaning}." for label, meaning in meanings.items() if label in labels),
     ]

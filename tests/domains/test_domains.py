@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import re
 
@@ -415,3 +416,34 @@ def test_domains_that_cannot_be_used_are_refused_in_one_sentence(case):
 def test_two_domains_are_enough_where_two_are_needed():
     built = cc.Domains.from_labels(["a", "b"])
     assert built.require_two() is built
+
+
+def test_crossing_has_each_value_and_each_pair_of_values():
+    rng = np.random.default_rng(0)
+    columns = {
+        "state": rng.choice(["TX", "NY", "CA"], 300),
+        "sex": rng.choice(["f", "m"], 300),
+        "year": rng.integers(2, size=300),
+    }
+    built = cc.Domains.crossing(columns)
+    expected = {}
+    for column, labels in columns.items():
+        expected |= {f"{column}={value}": labels == value for value in np.unique(labels)}
+    for (first, a), (second, b) in itertools.combinations(columns.items(), 2):
+        for x, z in itertools.product(np.unique(a), np.unique(b)):
+            expected[f"{first}={x}, {second}={z}"] = (a == x) & (b == z)
+    assert built.counts == {name: int(rows.sum()) for name, rows in expected.items()}
+    for name, rows in built.split():
+        np.testing.assert_array_equal(rows, np.flatnonzero(expected[name]))
+
+
+def test_crossing_leaves_out_a_pair_that_is_one_of_its_values():
+    built = cc.Domains.crossing({"ward": ["a", "a", "b", "b"], "hospital": ["x", "x", "x", "z"]})
+    assert set(built.names) == {"ward=a", "ward=b", "hospital=x", "hospital=z", "ward=b, hospital=x"}
+
+
+def test_crossing_is_refused_without_columns_or_with_unequal_ones():
+    with pytest.raises(cc.InputError, match="columns is empty"):
+        cc.Domains.crossing({})
+    with pytest.raises(cc.InputError, match="columns have 2 and 3 rows"):
+        cc.Domains.crossing({"a": ["x", "y"], "b": ["x", "y", "z"]})

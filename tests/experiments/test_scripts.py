@@ -83,6 +83,23 @@ def test_the_invariance_test_is_simulated(test: str, load: Any, tmp_path: Path) 
     assert set(found["rejection_rate_by_level"]) == {"0.01", "0.05", "0.1"}
 
 
+def test_odds_ratios_are_weighed_on_a_table(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    script = load("tolerance")
+    rng = np.random.default_rng(0)
+    features, domains = rng.normal(size=(2000, 2)), rng.choice(["a", "b"], 2000)
+    chance = 1 / (1 + np.exp(-features[:, 0]))
+    y = (rng.random(2000) < chance).astype(np.int64)
+    monkeypatch.setattr(script, "table", lambda name: (features, y, domains))
+    found = outcome_of(script, script.Config("none", "logistic", "known"), tmp_path)
+    for labels in ("real", "perfect"):
+        counts = found[labels]["1.25"]
+        assert sum(counts[label] for label in script.LABELS) == 2
+        assert counts["too few rows"] == 0
+    moved = 1.25 * chance / (1 + 0.25 * chance)
+    assert found["brier_of_ratio"]["1.25"] == pytest.approx(np.mean((moved - chance) ** 2), rel=0.1)
+
+
 def rows_of_domains(n: int = 240) -> tuple[Any, Any, Any]:
     """Return features, labels and domains in which the first feature says the label."""
     rng = np.random.default_rng(0)

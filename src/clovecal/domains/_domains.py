@@ -5,9 +5,10 @@ The paper (section 2.1) calls them environments; here the word is domain through
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ from clovecal._checks import AnyArray, FloatArray, IntArray, as_numpy, is_missin
 from clovecal.domains._factorize import Name as Name
 from clovecal.domains._factorize import factorize
 from clovecal.errors import InputError
+from clovecal.text import listed
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -98,6 +100,42 @@ class Domains:
                 "domains", f"has {built.n_rows} rows but y has {n_rows}", "pass arguments aligned row by row"
             )
         return built
+
+    @classmethod
+    def crossing(cls, columns: Mapping[str, Any]) -> Domains:
+        """Build from several columns of labels: each value of each column, and each pair of values of two columns.
+
+        A pair that has all rows of one of its two values, and so says nothing new, is left out.
+
+        Examples
+        --------
+        >>> Domains.crossing({"state": ["TX", "TX", "TX", "NY"], "sex": ["f", "f", "m", "f"]}).counts
+        {'state=NY': 1, 'state=TX': 3, 'sex=f': 3, 'sex=m': 1, 'state=TX, sex=f': 2}
+        """
+        if not columns:
+            raise InputError("columns", "is empty", "pass at least one column of labels by its name")
+        names: list[Name] = []
+        of_columns: list[tuple[list[str], IntArray]] = []
+        blocks: list[IntArray] = []  # each row's code in a column, or in a pair of columns; −1 where there is none
+        for column, labels in columns.items():
+            values, codes = factorize(labels)
+            of_columns.append(([f"{column}={value}" for value in values], codes))
+            blocks.append(codes + len(names))
+            names += of_columns[-1][0]
+        n_rows = {len(block) for block in blocks}
+        if len(n_rows) > 1:
+            raise InputError("columns", f"have {listed(sorted(map(str, n_rows)))} rows", "pass columns aligned by row")
+        for (first, codes), (second, others) in combinations(of_columns, 2):
+            present, pair = np.unique(codes * len(second) + others, return_inverse=True)
+            size = np.bincount(pair)
+            of_first, of_second = present // len(second), present % len(second)
+            new = (size < np.bincount(codes)[of_first]) & (size < np.bincount(others)[of_second])
+            number = np.where(new, np.cumsum(new) - 1 + len(names), -1)
+            blocks.append(number[pair])
+            names += [f"{first[a]}, {second[b]}" for a, b in zip(of_first[new], of_second[new], strict=True)]
+        members = np.column_stack(blocks)
+        rows, block = np.nonzero(members >= 0)
+        return cls(tuple(names), members[rows, block], rows, len(members))
 
     @classmethod
     def pooled(cls, n_rows: int) -> Domains:
