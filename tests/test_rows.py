@@ -126,16 +126,36 @@ def test_a_metric_that_is_not_registered_has_no_way_to_be_computed_on_checked_ro
         cc.per_domain("ecce", Y, P, domains=COUNTRY)
 
 
-SWAPPED = "y and p look swapped: y holds fractions and p"
+SWAPPED = "y holds fractions where p has"
 
 
 @pytest.mark.parametrize(
     ("y", "p", "options", "message"),
     [
-        ([0.2, 0.9], [0, 1], {}, f"{SWAPPED} only 0 and 1; pass labels first, then predictions (or say"),
-        ([0.2, 0.9], [0, 1], {"task": "binary"}, f"{SWAPPED} only 0 and 1; pass labels first, then predictions."),
-        ([0.2, 0.9], ["no", "yes"], {}, f"{SWAPPED} labels; pass labels first, then predictions."),
-        ([[0.2, 0.5, 0.3], [0.8, 0.1, 0.1]], [2, 0], {}, f"{SWAPPED} whole numbers; pass labels first"),
+        (
+            [0.2, 0.9],
+            [0, 1],
+            {},
+            f"{SWAPPED} only 0 and 1: the two look swapped; pass labels first, then predictions (or say",
+        ),
+        (
+            [0.2, 0.9],
+            [0, 1],
+            {"task": "binary"},
+            f"{SWAPPED} only 0 and 1: the two look swapped; pass labels first, then predictions.",
+        ),
+        (
+            [0.2, 0.9],
+            ["no", "yes"],
+            {},
+            f"{SWAPPED} labels: the two look swapped; pass labels first, then predictions.",
+        ),
+        (
+            [[0.2, 0.5, 0.3], [0.8, 0.1, 0.1]],
+            [2, 0],
+            {},
+            f"{SWAPPED} whole numbers: the two look swapped; pass labels first",
+        ),
         (["no", "yes"], [0.2, 0.9], {}, "y holds the labels 'no' and 'yes'; say which of them counts as 1, for "),
         ([1, 2], [0.2, 0.9], {}, "y holds the labels 1 and 2; say which of them counts as 1, for instance positive=2."),
         (["no", "yes", "no"], [0.2] * 3, {"positive": "Yes"}, "positive is 'Yes', which y never is: it holds 'no', "),

@@ -370,7 +370,9 @@ def _reject_swapped(y: Any, p: Any, task: str | None) -> None:
         return
     unless = " (or say task='regression')" if task is None and labels.ndim == 1 and held == "only 0 and 1" else ""
     raise InputError(
-        "y", f"and p look swapped: y holds fractions and p {held}", f"pass labels first, then predictions{unless}"
+        "y",
+        f"holds fractions where p has {held}: the two look swapped",
+        f"pass labels first, then predictions{unless}",
     )
 
 
