@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Number
 from types import MappingProxyType
 from typing import Any
 
@@ -289,22 +290,31 @@ positive='dead'.
         raise InputError("positive", f"is {positive!r} but {what}", "leave it out: it is for a model of two classes")
     if labels.ndim != 1:
         raise InputError("y", f"has shape {labels.shape}", "pass one label per row")
-    missing = next((row for row, label in enumerate(labels.tolist()) if is_missing_label(label)), None)
-    if missing is not None:
-        raise InputError("y", f"is missing ({labels[missing]})", "drop or repair such rows", row=missing)
-    found = np.asarray([label == positive for label in labels.tolist()], dtype=np.int64)
-    names = _distinct(labels)
+    found = _equal_to(labels, positive)
     if not found.any():
-        raise InputError(
-            "positive", f"is {positive!r}, which y never is: it holds {quoted(names)}", "pass one of these"
-        )
-    two_columns = predictions is not None and predictions.ndim == 2 and predictions.shape[1] == 2
-    if two_columns and positive == names[0] != names[-1]:
-        raise InputError(
-            "positive",
-            f"is {positive!r} but p has two columns, of which classifiers make the second that of {names[-1]!r}",
-            f"pass the column of {positive!r} alone",
-        )
+        held = quoted(_distinct(labels))
+        raise InputError("positive", f"is {positive!r}, which y never is: it holds {held}", "pass one of these")
+    if predictions is not None and predictions.ndim == 2 and predictions.shape[1] == 2:
+        names = _distinct(labels)
+        if positive == names[0] != names[-1]:
+            raise InputError(
+                "positive",
+                f"is {positive!r} but p has two columns, of which classifiers make the second that of {names[-1]!r}",
+                f"pass the column of {positive!r} alone",
+            )
+    return found
+
+
+def _equal_to(labels: AnyArray, positive: Any) -> AnyArray:
+    """Return 1 for each label that is the positive one and 0 for others, none of which may be missing."""
+    kind = labels.dtype.kind
+    if (kind == "U" and isinstance(positive, str)) or (kind in "iub" and isinstance(positive, Number)):
+        return np.asarray(labels == positive).astype(np.int64)
+    found = np.empty(len(labels), dtype=np.int64)
+    for row, label in enumerate(labels.tolist()):
+        if is_missing_label(label):
+            raise InputError("y", f"is missing ({label})", "drop or repair such rows", row=row)
+        found[row] = label == positive
     return found
 
 
