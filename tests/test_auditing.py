@@ -109,7 +109,7 @@ TASKS = {
     "a column each": (np.array(BINARY[0])[:, None], np.array(BINARY[1])[:, None], "binary"),
     "only ones": ([1, 1, 1, 1], BINARY[1], "binary"),
     "hard predictions": (BINARY[0], [0, 1, 0, 1], "binary"),
-    "two columns": (BINARY[0], [[0.5, 0.5]] * 4, "multiclass"),
+    "two columns": (BINARY[0], [[0.5, 0.5]] * 4, "binary"),
     "three classes": (*THREE_CLASSES, "multiclass"),
     "three classes as floats": ([0.0, 1.0, 2.0, 0.0], THREE_CLASSES[1], "multiclass"),
     "class frame": (pl.Series(THREE_CLASSES[0]), pl.DataFrame(THREE_CLASSES[1], orient="row"), "multiclass"),
@@ -479,9 +479,11 @@ def test_a_multiclass_audit_is_of_the_top_label():
     assert result.invariance.statistic == pytest.approx(cc.invariance_test(y, p, domains=domain).statistic)
 
 
-def test_two_columns_are_audited_as_their_top_label():
+def test_two_columns_are_audited_as_the_binary_model_and_as_their_top_label_on_request():
     y, p, d = BINARY_TABLE
-    result = audit(y, np.column_stack([1 - p, p]), domains=d)
+    both = np.column_stack([1 - p, p])
+    assert audit(y, both, domains=d).to_dict(repairs=False) == audit(y, p, domains=d).to_dict(repairs=False)
+    result = audit(y, both, domains=d, task="multiclass")
     assert result.task == "multiclass"
     assert result.calibration.overall == pytest.approx(cc.ece(y, p, of="confidence"))
 
@@ -513,7 +515,9 @@ def test_a_regression_audit_agrees_with_its_metrics():
 def test_predicted_variances_do_not_change_the_audit_of_the_means():
     y, f, domain = regression_table()
     alone = as_json(audit(y, f, domains=domain))
-    assert as_json(audit(y, np.column_stack([f, np.full(600, 9.0)]), domains=domain)) == alone
+    both = as_json(audit(y, np.column_stack([f, np.full(600, 9.0)]), domains=domain))
+    assert both["metrics"].pop("spread_calibration")["metric"] == "spread_calibration"
+    assert both == alone
     assert as_json(audit(y, f[:, None], domains=domain)) == alone
 
 
@@ -557,7 +561,10 @@ ERRORS = {
     "no p": ({"p": None}, "p is None; pass an array-like with one entry per row."),
     "empty p": ({"p": []}, "p is empty; pass at least one row."),
     "empty y": ({"y": [], "p": [], "domains": []}, "domains is empty; pass at least one row."),
-    "text": ({"y": ["no", "yes", "no", "no"]}, "y at row 0 holds text ('no'); code the labels as 0 and 1."),
+    "text": (
+        {"y": ["no", "yes", "no", "no"]},
+        "y holds the labels 'no' and 'yes'; say which of them counts as 1, for instance positive='yes'.",
+    ),
     "labels 0, 1, 2 beside probabilities": ({"y": [0, 1, 2, 0]}, "y at row 2 is 2; code the labels as 0 and 1."),
     "missing y": (
         {"y": pd.Series([0.5, None, 2, 3], dtype="Float64")},

@@ -66,7 +66,13 @@ def test_the_lists_of_public_names_agree():
 
 
 def test_dir_lists_the_public_names_and_the_version():
-    assert dir(clovecal) == sorted([*clovecal.__all__, "__version__"])
+    assert dir(clovecal) == sorted([*clovecal.__all__, *clovecal._MODULES, "__version__"])
+
+
+@pytest.mark.parametrize("name", clovecal._MODULES)
+def test_a_module_is_reached_through_the_package_without_an_import_of_its_own(name):
+    code = f"import clovecal as cc; assert cc.{name}.__name__ == 'clovecal.{name}', cc.{name}"
+    assert not modules_after(code) & {"torch", "matplotlib", "altair"}
 
 
 def test_a_star_import_brings_the_public_names():

@@ -124,3 +124,92 @@ def test_a_metric_that_is_not_registered_has_no_way_to_be_computed_on_checked_ro
     assert caught.value.remedy == "call register_metric first"
     with pytest.raises(cc.InputError, match="metric is 'ecce'; choose one of 'accuracy', "):
         cc.per_domain("ecce", Y, P, domains=COUNTRY)
+
+
+SWAPPED = "y holds fractions where p has"
+
+
+@pytest.mark.parametrize(
+    ("y", "p", "options", "message"),
+    [
+        (
+            [0.2, 0.9],
+            [0, 1],
+            {},
+            f"{SWAPPED} only 0 and 1: the two look swapped; pass labels first, then predictions (or say",
+        ),
+        (
+            [0.2, 0.9],
+            [0, 1],
+            {"task": "binary"},
+            f"{SWAPPED} only 0 and 1: the two look swapped; pass labels first, then predictions.",
+        ),
+        (
+            [0.2, 0.9],
+            ["no", "yes"],
+            {},
+            f"{SWAPPED} labels: the two look swapped; pass labels first, then predictions.",
+        ),
+        (
+            [[0.2, 0.5, 0.3], [0.8, 0.1, 0.1]],
+            [2, 0],
+            {},
+            f"{SWAPPED} whole numbers: the two look swapped; pass labels first",
+        ),
+        (["no", "yes"], [0.2, 0.9], {}, "y holds the labels 'no' and 'yes'; say which of them counts as 1, for "),
+        ([1, 2], [0.2, 0.9], {}, "y holds the labels 1 and 2; say which of them counts as 1, for instance positive=2."),
+        (["no", "yes", "no"], [0.2] * 3, {"positive": "Yes"}, "positive is 'Yes', which y never is: it holds 'no', "),
+        (["no", None], [0.2, 0.9], {"positive": "no"}, "y at row 1 is missing (None); drop or repair such rows."),
+        ([0.5, 2.5], [0.2, 0.9], {"positive": 2.5, "task": "regression"}, "positive is 2.5 but task is 'regression';"),
+        (["a", "b"], [[0.2, 0.5, 0.3]] * 2, {"positive": "a"}, "positive is 'a' but p has a column per class; leave"),
+        (
+            ["no", "yes"],
+            [[0.2, 0.8], [0.6, 0.4]],
+            {"positive": "no"},
+            "positive is 'no' but p has two columns, of which classifiers make the second that of 'yes'; pass the",
+        ),
+    ],
+)
+def test_what_cannot_be_labels_is_refused_in_one_sentence(y, p, options, message):
+    with pytest.raises(cc.InputError) as caught:
+        Rows.of(y, p, domains=["A"] * len(y), **options)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_regression_between_0_and_1_may_be_predicted_by_0_and_1_when_one_says_so():
+    assert Rows.of([0.2, 0.9], [0, 1], domains=["A", "A"], task="regression").task == "regression"
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [1, 2], [-1, 1], [False, True], np.array(["a", "b"], dtype=object)])
+def test_two_labels_of_any_kind_are_0_and_1_once_one_is_named(labels):
+    y, p = np.array([0, 1, 1, 0]), np.array([0.2, 0.9, 0.4, 0.6])
+    named = np.asarray(labels)[y]
+    plain = {"domains": COUNTRY, "rng": 0}
+    said = {**plain, "positive": labels[1]}
+    assert Rows.of(named, p, domains=COUNTRY, positive=labels[1]).y.tolist() == y.tolist()
+    assert cc.per_domain(cc.brier, named, p, **said) == cc.per_domain(cc.brier, y, p, **plain)
+    own = lambda y, p: float(np.mean(y - p))  # noqa: E731
+    assert cc.per_domain(own, named, p, **said) == cc.per_domain(own, y, p, **plain)
+    assert cc.invariance_test(named, p, **said) == cc.invariance_test(y, p, **plain)
+    swapped = cc.per_domain(cc.brier, named, 1 - p, domains=COUNTRY, positive=labels[0])
+    assert swapped.overall == pytest.approx(cc.brier(y, p))
+    audits = [cc.audit(*columns, resamples=20, **options) for columns, options in (((named, p), said), ((y, p), plain))]
+    assert audits[0].to_dict(repairs=False) == audits[1].to_dict(repairs=False)
+    models = {"one": p, "two columns": np.column_stack([1 - p, p])}
+    chosen = cc.select(models, named, **said)
+    assert chosen == cc.select(dict.fromkeys(models, p), y, **plain)
+
+
+def test_a_named_label_stands_against_all_others():
+    rows = Rows.of(["died", "home", "moved"], [0.2, 0.9, 0.4], domains=["A"] * 3, positive="died")
+    assert rows.y.tolist() == [1, 0, 0]
+
+
+def test_two_columns_are_a_binary_model_unless_several_classes_are_asked_for():
+    both = np.column_stack([1 - np.array(P), P])
+    assert guess_task(Y, both) == "binary"
+    assert guess_task([0, 2, 1, 0], both) == guess_task(Y, 2 * both) == "multiclass"
+    for task in (None, "binary", "classification"):
+        rows = Rows.of(Y, both, domains=COUNTRY, task=task)
+        assert (rows.task, rows.p.tolist()) == ("binary", P)
+    assert Rows.of(Y, both, domains=COUNTRY, task="multiclass").p.shape == (4, 2)

@@ -1,6 +1,7 @@
 """Audit, select, repair and train models that must hold in a domain nobody has seen yet.
 
-The public names, listed by hand. Each is imported when first used, so that ``import clovecal`` costs nothing.
+The public names, listed by hand. Each is imported when first used, so that ``import clovecal`` costs nothing; so are
+the modules that are reached through it, such as ``clovecal.plots``.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.metrics import register_metric as register_metric
     from clovecal.metrics import regression_calibration as regression_calibration
     from clovecal.metrics import reliability_curve as reliability_curve
+    from clovecal.metrics import spread_calibration as spread_calibration
+    from clovecal.scorers import DomainScorer as DomainScorer
+    from clovecal.scorers import make_domain_scorer as make_domain_scorer
     from clovecal.selection import RankedCandidate as RankedCandidate
     from clovecal.selection import Selection as Selection
     from clovecal.selection import register_criterion as register_criterion
@@ -77,15 +81,21 @@ _NAMES = {
         "register_metric",
         "regression_calibration",
         "reliability_curve",
+        "spread_calibration",
     ),
+    "clovecal.scorers": ("DomainScorer", "make_domain_scorer"),
     "clovecal.selection": ("RankedCandidate", "Selection", "register_criterion", "select"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+_MODULES = ("calibrators", "datasets", "expecting", "metrics", "plots", "selection", "tables", "theory", "training")
 
 __all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"clovecal.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'clovecal' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -94,4 +104,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_MODULES, "__version__"]

@@ -20,7 +20,7 @@ IntArray: TypeAlias = npt.NDArray[np.intp]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 # Softmax rows computed in half precision sum to 1 within about 1e-3.
-_ROW_SUM_TOLERANCE = 1e-3
+ROW_SUM_TOLERANCE = 1e-3
 
 
 def as_numpy(values: Any, name: str) -> AnyArray:
@@ -96,7 +96,7 @@ def check_probabilities(p: Any) -> FloatArray:
         value = array[row] if array.ndim == 1 else array[row][(array[row] < 0) | (array[row] > 1)][0]
         raise InputError("p", f"is {_number(value)}, outside [0, 1]", _how_to_get_probabilities(array), row=row)
     if array.ndim == 2:
-        off = np.abs(array.sum(axis=1) - 1) > _ROW_SUM_TOLERANCE
+        off = np.abs(array.sum(axis=1) - 1) > ROW_SUM_TOLERANCE
         if off.any():
             row = int(np.argmax(off))
             raise InputError(
@@ -218,7 +218,7 @@ def is_missing_label(value: Any) -> bool:
 
 
 def _how_to_get_probabilities(array: FloatArray) -> str:
-    if max(-array.min(), array.max() - 1) <= _ROW_SUM_TOLERANCE:
+    if max(-array.min(), array.max() - 1) <= ROW_SUM_TOLERANCE:
         return "clip what rounding has put outside"
     if array.min() >= 0 and array.max() <= 100:
         return "divide percentages by 100"

@@ -29,6 +29,7 @@ from clovecal.findings import (
 )
 from clovecal.metrics import (
     BrierDecomposition,
+    ClassShare,
     InvarianceTest,
     ReliabilityCurve,
     RowMean,
@@ -41,12 +42,16 @@ from clovecal.metrics import (
     mmce,
     on_rows,
     regression_calibration,
+    spread_calibration,
 )
+from clovecal.notebook import columns_of_audit, describe_audit, html_of_audit, to_frame
 from clovecal.rows import Rows
 from clovecal.text import as_json_values
 from clovecal.verdicts import invariance_in_words, verdict_on_calibration
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from clovecal.expecting import RepairStudy
     from clovecal.selection import Selection
 
@@ -168,6 +173,11 @@ class Audit:
 
         return expect_repairs_of(self.table, bins=self.bins, ci=self.ci)
 
+    @cached_property
+    def by_class(self) -> tuple[ClassShare, ...]:
+        """The observed and the predicted share of each class, where there are several; see `class_shares`."""
+        return on_rows.class_shares(self.table, ci=self.ci) if self.table.multiclass else ()
+
     def score_histograms(self) -> ScoreHistograms:
         """Return where the scores of all rows and of each domain lie."""
         return on_rows.score_histograms(self.table)
@@ -244,6 +254,36 @@ class Audit:
         page = summarize(self, selection=selection, title=title, source=source, command=command, notes=notes)
         write_report(page, path, overwrite=overwrite)
 
+    def to_frame(self, *, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each domain, the strongest evidence first: means, finding, metrics.
+
+        Parameters
+        ----------
+        backend
+            "pandas", "polars", "pyarrow", "modin" or "cudf"; None: the one in use, or else one that is installed.
+        """
+        return to_frame(columns_of_audit(self), backend)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the reliability diagram, or a regression's calibration error by domain (see `clovecal.plots`).
+
+        Parameters
+        ----------
+        ax
+            Where to draw; None: a new figure.
+        """
+        from clovecal.plots import error_by_domain, reliability_diagram
+
+        if self.curve is None:
+            return error_by_domain(self.calibration, ax, label="calibration error, in units of y")
+        return reliability_diagram(self, ax)
+
+    def __repr__(self) -> str:
+        return describe_audit(self)
+
+    def _repr_html_(self) -> str:
+        return html_of_audit(self)
+
     def __str__(self) -> str:
         return _as_text(self)
 
@@ -262,6 +302,7 @@ def audit(
     min_rows: int = 0,
     resamples: int = 1000,
     rng: np.random.Generator | int | None = 0,
+    positive: Any = None,
 ) -> Audit:
     """Audit one table of predictions: calibration overall and in each domain, with uncertainty.
 
@@ -294,6 +335,8 @@ def audit(
         Simulated tables behind the intervals, and permutations of the invariance test.
     rng
         Seed or Generator; the default gives the same audit each time.
+    positive
+        The label of y that counts as 1, every other as 0; None where the labels are numbers already.
 
     Returns
     -------
@@ -319,7 +362,7 @@ def audit(
     allowed = Tolerance(odds_ratio, tolerance)
     ci, resamples, generator = check_fraction(ci, "ci"), check_count(resamples, "resamples"), check_rng(rng)
     check_count(min_rows, "min_rows", at_least=0)
-    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task)
+    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task, positive=positive)
     table = replace(table, domains=table.domains.merge_small(min_rows, table.weight))
     shared: dict[str, Any] = {"ci": ci, "resamples": resamples, "rng": generator}
     curve: ReliabilityCurve | None = None
@@ -330,10 +373,14 @@ def audit(
             "calibration": on_rows.per_domain(table, regression_calibration, bins=bins, **shared),
             "mse": on_rows.per_domain(table, mean_squared_error, **shared),
         }
+        if table.p.ndim == 2:
+            metrics["spread_calibration"] = on_rows.per_domain(table, spread_calibration, **shared)
     else:
         metrics = {"ece": on_rows.per_domain(table, ece, bins=bins, **shared)}
         for metric in (mmce, accuracy, brier, log_loss):
             metrics[metric.__name__] = on_rows.per_domain(table, metric, **shared)
+        if table.multiclass:
+            metrics["classwise_ece"] = on_rows.per_domain(table, ece, bins=bins, of="classwise", **shared)
         curve, curve_by_domain = on_rows.reliability_curves(table, bins=bins, ci=ci)
         decomposition = on_rows.brier_decomposition(table, by="isotonic")
     several = len(table.domains.names) > 1

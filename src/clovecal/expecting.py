@@ -144,12 +144,13 @@ def expect_repairs(
     bins: int = 10,
     ci: float = 0.95,
     rng: np.random.Generator | int | None = 0,
+    positive: Any = None,
 ) -> RepairStudy | None:
     """Judge each way of recalibrating on domains left out of its fit: what to expect of it in a new domain.
 
     Parameters
     ----------
-    y, p, domains, task, sample_weight
+    y, p, domains, task, sample_weight, positive
         As in `clovecal.audit`.
     bins
         Bins of the calibration error.
@@ -183,7 +184,7 @@ def expect_repairs(
     >>> study.recommended, study.helps, study.of("auto").better_in
     ('auto', 'yes', 3)
     """
-    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task)
+    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task, positive=positive)
     return expect_repairs_of(rows, bins=bins, ci=ci, rng=rng)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from clovecal.auditing import Audit
 from clovecal.domains import DomainResult, Name
-from clovecal.errors import InputError
+from clovecal.errors import InputError, needs
 from clovecal.selection import Selection
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _GREY = "#8a8a8a"
 _FEWEST_ROWS = 10  # a bin with fewer rows says nothing and would only distract
 
 
-def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | None = None) -> Axes:
+def reliability_diagram(audit: Audit, ax: Axes | None = None, *, domains: Sequence[Name] | None = None) -> Axes:
     """Draw observed frequency against predicted probability, overall and in some domains.
 
     Parameters
@@ -31,15 +31,15 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
     audit
         Of a classifier.
     ax
-        Where to draw.
+        Where to draw; None: a new figure.
     domains
-        Which domains to show, at most six; None: the four with the largest calibration error, of those that have at
-        least 100 rows.
+        Which domains to show, at most six; None: up to four, the miscalibrated ones with the strongest evidence first,
+        then those with the most rows.
 
     Returns
     -------
     Axes
-        The same axes.
+        Where it was drawn.
 
     See Also
     --------
@@ -47,7 +47,7 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
 
     Notes
     -----
-    Bins of fewer than ten rows are left out, and so are domains without a larger one.
+    Bins of fewer than ten rows are left out; unless asked for, so are domains without a larger one.
 
     Examples
     --------
@@ -64,12 +64,13 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
     if audit.curve is None:
         raise InputError("audit", "is of a regression, which has no reliability curve", "pass a classifier's audit")
     if domains is None:
-        domains = audit.by_evidence[: len(COLOURS) - 2]
+        domains = _worth_showing(audit, len(COLOURS) - 2)
     if len(domains) > len(COLOURS):
         raise InputError("domains", f"has {len(domains)} names", f"a readable diagram shows at most {len(COLOURS)}")
     unknown = next((name for name in domains if name not in audit.curve_by_domain), None)
     if unknown is not None:
         raise InputError("domains", f"has {unknown!r}, which the audit does not", f"choose from {list(audit.rows)}")
+    ax = _axes(ax)
     ax.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="perfectly calibrated")
     top = 0.0
     for name, colour, marker in zip(domains, COLOURS, MARKERS, strict=False):
@@ -107,25 +108,25 @@ def reliability_diagram(audit: Audit, ax: Axes, *, domains: Sequence[Name] | Non
 
 
 def error_by_domain(
-    result: DomainResult, ax: Axes, *, label: str = "expected calibration error", max_domains: int = 30
+    result: DomainResult, ax: Axes | None = None, *, label: str | None = None, max_domains: int = 30
 ) -> Axes:
-    """Draw a metric in each domain with its confidence interval, the worst on top, beside the overall value.
+    """Draw a metric in each domain with its interval, the strongest evidence on top, beside the overall value.
 
     Parameters
     ----------
     result
         From `per_domain` with ``ci``, or an `Audit`'s.
     ax
-        Where to draw.
+        Where to draw; None: a new figure.
     label
-        What the metric is, with its unit.
+        What the metric is, with its unit; None: its name.
     max_domains
-        With more domains than this, the worst of them are shown.
+        With more domains than this, those with the strongest evidence of a bad value are shown.
 
     Returns
     -------
     Axes
-        The same axes.
+        Where it was drawn.
 
     See Also
     --------
@@ -142,21 +143,23 @@ def error_by_domain(
     """
     if not result.intervals:
         raise InputError("result", "has no intervals", "call per_domain with ci=0.95")
-    sign = 1 if result.higher_is_better else -1
-    names = sorted(result.by_domain, key=lambda name: sign * result.by_domain[name])[:max_domains][::-1]
+    ax = _axes(ax)
+    names = result.by_evidence[:max_domains][::-1]
     height = np.arange(len(names))
     low, high = np.array([result.intervals[name] for name in names]).T
     ax.hlines(height, low, high, color=COLOURS[0], linewidth=2)
     ax.plot([result.by_domain[name] for name in names], height, "o", color=COLOURS[1], label="estimate")
     ax.axvline(result.overall, color="black", linewidth=1, linestyle=":", label=f"all rows: {result.overall:.3f}")
     ax.set_yticks(height, [str(name) for name in names])
-    ax.set_xlabel(f"{label} (bar: confidence interval)")
+    ax.set_xlabel(f"{label or result.metric} (bar: confidence interval)")
     ax.set_xlim(left=0)
     ax.legend(fontsize="small", frameon=False, loc="lower right")
     return ax
 
 
-def selection_curve(selection: Selection, ax: Axes, *, ood_accuracy: Mapping[str, float] | None = None) -> Axes:
+def selection_curve(
+    selection: Selection, ax: Axes | None = None, *, ood_accuracy: Mapping[str, float] | None = None
+) -> Axes:
     """Draw what is chosen at each accuracy floor (paper: figure S1).
 
     Parameters
@@ -164,7 +167,7 @@ def selection_curve(selection: Selection, ax: Axes, *, ood_accuracy: Mapping[str
     selection
         From `select`.
     ax
-        Where to draw.
+        Where to draw; None: a new figure.
     ood_accuracy
         Accuracy of each model on unseen domains, where it is known: drawn against the floor, with the model of the
         highest in-domain accuracy marked. None: the criterion is drawn instead.
@@ -172,7 +175,7 @@ def selection_curve(selection: Selection, ax: Axes, *, ood_accuracy: Mapping[str
     Returns
     -------
     Axes
-        The same axes.
+        Where it was drawn.
 
     See Also
     --------
@@ -188,6 +191,7 @@ def selection_curve(selection: Selection, ax: Axes, *, ood_accuracy: Mapping[str
     >>> ax.get_ylabel()
     'ece of the chosen model, summed over domains'
     """
+    ax = _axes(ax)
     points = selection.curve()
     floors = [point.min_accuracy for point in points]
     if ood_accuracy is None:
@@ -221,7 +225,11 @@ def selection_curve(selection: Selection, ax: Axes, *, ood_accuracy: Mapping[str
 
 
 def criterion_against_accuracy(
-    selection: Selection, ood_accuracy: Mapping[str, float], ax: Axes, *, kinds: Mapping[str, str] | None = None
+    selection: Selection,
+    ood_accuracy: Mapping[str, float],
+    ax: Axes | None = None,
+    *,
+    kinds: Mapping[str, str] | None = None,
 ) -> Axes:
     """Draw each model's criterion against its accuracy on unseen domains (paper: figure 3b).
 
@@ -232,14 +240,14 @@ def criterion_against_accuracy(
     ood_accuracy
         Accuracy of each model on unseen domains.
     ax
-        Where to draw.
+        Where to draw; None: a new figure.
     kinds
         What each model is (the objective it was trained with, say; at most six), shown by colour and marker.
 
     Returns
     -------
     Axes
-        The same axes.
+        Where it was drawn.
 
     See Also
     --------
@@ -260,6 +268,7 @@ def criterion_against_accuracy(
         raise InputError(
             "kinds", f"has more than {len(COLOURS)} different kinds", "a readable figure shows at most that many"
         )
+    ax = _axes(ax)
     for kind, colour, marker in zip(dict.fromkeys(kind_of.values()), COLOURS, MARKERS, strict=False):
         members = [one for one in selection.table if kind_of[one.name] == kind]
         accuracy = np.array([_known(ood_accuracy, one.name) for one in members])
@@ -275,6 +284,21 @@ def criterion_against_accuracy(
     if kinds is not None:
         ax.legend(fontsize="small", frameon=False)
     return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    """Return the axes, those of a new figure where there are none."""
+    if ax is not None:
+        return ax
+    _, new = needs("matplotlib.pyplot", "plots", "drawing").subplots(layout="constrained")
+    return new  # type: ignore[no-any-return]
+
+
+def _worth_showing(audit: Audit, most: int) -> list[Name]:
+    """Return the flagged domains and then the largest, of those that have a bin to show."""
+    able = [name for name in audit.by_evidence if (audit.curve_by_domain[name].count >= _FEWEST_ROWS).any()]
+    flagged = set(audit.miscalibrated)
+    return sorted(able, key=lambda name: (name not in flagged, 0 if name in flagged else -audit.rows[name]))[:most]
 
 
 def _known(ood_accuracy: Mapping[str, float], name: str) -> float:

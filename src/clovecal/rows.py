@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Number
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from clovecal._checks import (
+    ROW_SUM_TOLERANCE,
     AnyArray,
     FloatArray,
     IntArray,
@@ -23,9 +25,11 @@ from clovecal._checks import (
     check_real,
     check_same_length,
     check_weights,
+    is_missing_label,
 )
 from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
+from clovecal.text import quoted
 
 TASKS = ("binary", "multiclass", "regression")
 
@@ -59,16 +63,24 @@ class Rows:
 
     @classmethod
     def of(
-        cls, y: Any, p: Any = None, *, domains: Any = None, sample_weight: Any = None, task: str | None = None
+        cls,
+        y: Any,
+        p: Any = None,
+        *,
+        domains: Any = None,
+        sample_weight: Any = None,
+        task: str | None = None,
+        positive: Any = None,
     ) -> Rows:
         """Check labels, predictions, domains and weights, each once; a `Rows` passes through.
 
         Parameters
         ----------
         y
-            Labels 0/1, 0…C−1 when ``p`` has C columns, real targets; or a `Rows`.
+            Labels 0/1 or any two labels (see ``positive``), 0…C−1 when ``p`` has C columns, real targets; or a `Rows`.
         p
-            Predictions, in the form that the task has them.
+            Predictions, in the form that the task has them. Two columns of probabilities beside labels of two kinds
+            are a binary model's, whose second column is the probability of label 1.
         domains
             n labels, an n×k 0/1 membership matrix, or a `Domains`; each must have a row of positive weight.
         sample_weight
@@ -76,15 +88,20 @@ class Rows:
         task
             "binary", "multiclass" or "regression"; "classification": one of the first two, by the columns of ``p``;
             None: what `guess_task` says.
+        positive
+            The label that counts as 1, every other as 0; None where the labels are numbers already.
 
         Examples
         --------
         >>> rows = Rows.of([0, 1, 1], [0.2, 0.9, 0.6], domains=["Norway", "UK", "UK"])
         >>> rows.task, dict(rows.rows_by_domain)
         ('binary', {'Norway': 1, 'UK': 2})
+        >>> Rows.of(["dead", "alive", "dead"], [0.2, 0.9, 0.6], domains=list("abb"), positive="dead").y.tolist()
+        [1, 0, 1]
         """
         if isinstance(y, Rows):
             return y
+        y = zeros_and_ones(y, p, positive=positive, task=task)
         members = Domains.of(domains, len(as_numpy(y, "y")))
         rows = cls._checked(y, p, members, sample_weight, task)
         members.require_weight(rows.weight)
@@ -97,6 +114,8 @@ class Rows:
 
     @classmethod
     def _checked(cls, y: Any, p: Any, domains: Domains | None, sample_weight: Any, task: str | None) -> Rows:
+        if task != "regression":
+            _reject_swapped(y, p, task)
         if task is None:
             task = guess_task(y, p)
         check_choice(task, "task", (*TASKS, "classification") if task == "classification" else TASKS)
@@ -105,6 +124,8 @@ class Rows:
         else:
             predicted = check_probabilities(p)
             task = _kind_of_classes(task, predicted)
+            if task == "binary" and predicted.ndim == 2:
+                predicted = np.ascontiguousarray(predicted[:, 1])
             labels = check_labels(y, predicted)
         check_same_length(y=labels, p=predicted)
         weight = check_weights(sample_weight, len(labels))
@@ -201,7 +222,7 @@ def guess_task(y: Any, p: Any = None) -> str:
     str
         "regression" when y has values other than whole numbers, or other than 0 and 1 beside one column of numbers
         that are not probabilities; otherwise "multiclass" with several columns, or with labels above 1 and no
-        predictions; otherwise "binary".
+        predictions; otherwise "binary", as two columns that sum to 1 are beside labels 0 and 1.
 
     Notes
     -----
@@ -221,17 +242,164 @@ def guess_task(y: Any, p: Any = None) -> str:
         return "binary" if zeros_and_ones else "multiclass"
     predictions = as_numpy(p, "p")
     if predictions.ndim == 2 and predictions.shape[1] > 1:
-        return "multiclass"
+        return "binary" if zeros_and_ones and _two_columns_of_probabilities(predictions) else "multiclass"
     probabilities = predictions.dtype.kind == "f" and bool(((predictions >= 0) & (predictions <= 1)).all())
     return "binary" if zeros_and_ones or probabilities else "regression"
 
 
+def zeros_and_ones(y: Any, p: Any, *, positive: Any = None, task: str | None = None) -> Any:
+    """Return labels with 1 for the positive one and 0 for every other; labels that need no such thing as they are.
+
+    Parameters
+    ----------
+    y
+        Labels of any kind.
+    p
+        The predictions beside them, which tell two labels from the numbers of several classes.
+    positive
+        The label that counts as 1; None: the labels are numbers already.
+    task
+        As in `Rows.of`: "regression" and "multiclass" have no positive label.
+
+    Raises
+    ------
+    InputError
+        Where ``positive`` is no label of y, or is not given and two labels are neither 0/1 nor numbers of classes.
+
+    Examples
+    --------
+    >>> zeros_and_ones(["dead", "alive", "dead"], [0.2, 0.9, 0.6], positive="dead").tolist()
+    [1, 0, 1]
+    >>> zeros_and_ones(["dead", "alive", "dead"], [0.2, 0.9, 0.6])
+    Traceback (most recent call last):
+    ...
+    clovecal.errors.InputError: y holds the labels 'alive' and 'dead'; say which of them counts as 1, for instance \
+positive='dead'.
+    """
+    labels = as_numpy(y, "y")
+    predictions = None if p is None else as_numpy(p, "p")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    several = predictions is not None and predictions.ndim == 2 and predictions.shape[1] > 2
+    if positive is None:
+        if labels.ndim == 1 and not several and task not in ("regression", "multiclass"):
+            _reject_two_unnamed_labels(labels, predictions)
+        return y
+    if task in ("regression", "multiclass") or several:
+        what = f"task is {task!r}" if task in ("regression", "multiclass") else "p has a column per class"
+        raise InputError("positive", f"is {positive!r} but {what}", "leave it out: it is for a model of two classes")
+    if labels.ndim != 1:
+        raise InputError("y", f"has shape {labels.shape}", "pass one label per row")
+    found = _equal_to(labels, positive)
+    if not found.any():
+        held = quoted(_distinct(labels))
+        raise InputError("positive", f"is {positive!r}, which y never is: it holds {held}", "pass one of these")
+    if predictions is not None and predictions.ndim == 2 and predictions.shape[1] == 2:
+        names = _distinct(labels)
+        if positive == names[0] != names[-1]:
+            raise InputError(
+                "positive",
+                f"is {positive!r} but p has two columns, of which classifiers make the second that of {names[-1]!r}",
+                f"pass the column of {positive!r} alone",
+            )
+    return found
+
+
+def _equal_to(labels: AnyArray, positive: Any) -> AnyArray:
+    """Return 1 for each label that is the positive one and 0 for others, none of which may be missing."""
+    kind = labels.dtype.kind
+    if (kind == "U" and isinstance(positive, str)) or (kind in "iub" and isinstance(positive, Number)):
+        return np.asarray(labels == positive).astype(np.int64)
+    found = np.empty(len(labels), dtype=np.int64)
+    for row, label in enumerate(labels.tolist()):
+        if is_missing_label(label):
+            raise InputError("y", f"is missing ({label})", "drop or repair such rows", row=row)
+        found[row] = label == positive
+    return found
+
+
+def _reject_two_unnamed_labels(labels: AnyArray, predictions: AnyArray | None) -> None:
+    """Raise where labels are text of two kinds, or two whole numbers other than 0 and 1 beside probabilities."""
+    if labels.dtype.kind in "iu":
+        if not len(labels) or (labels.min() >= 0 and labels.max() <= 1) or not _probabilities(predictions):
+            return
+    elif labels.dtype.kind not in "OUST":
+        return
+    names = _distinct(labels)
+    if len(names) != 2 or any(is_missing_label(name) for name in names):
+        return
+    if labels.dtype.kind not in "iu" and not all(isinstance(name, str) for name in names):
+        return
+    raise InputError(
+        "y",
+        f"holds the labels {names[0]!r} and {names[1]!r}",
+        f"say which of them counts as 1, for instance positive={names[1]!r}",
+    )
+
+
+def _distinct(labels: AnyArray) -> list[Any]:
+    """Return the distinct labels, sorted as classifiers sort their classes."""
+    names = list(set(labels.tolist()))
+    try:
+        return sorted(names)
+    except TypeError:
+        return sorted(names, key=str)
+
+
+def _probabilities(predictions: AnyArray | None) -> bool:
+    """Whether predictions are fractions between 0 and 1, one per row or in two columns."""
+    if predictions is None or predictions.dtype.kind != "f" or not len(predictions):
+        return False
+    return bool(((predictions >= 0) & (predictions <= 1)).all())
+
+
+def _two_columns_of_probabilities(predictions: AnyArray) -> bool:
+    if predictions.shape[1] != 2 or predictions.dtype.kind not in "fiub":
+        return False
+    inside = ((predictions >= 0) & (predictions <= 1)).all()
+    return bool(inside and (np.abs(predictions.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE).all())
+
+
+def _reject_swapped(y: Any, p: Any, task: str | None) -> None:
+    """Raise where y looks like predictions and p like labels."""
+    if p is None:
+        return
+    labels, predictions = as_numpy(y, "y"), as_numpy(p, "p")
+    if not len(labels) or len(labels) != len(predictions) or labels.dtype.kind != "f" or predictions.ndim != 1:
+        return
+    if not ((labels >= 0) & (labels <= 1)).all() or (labels == np.floor(labels)).all():
+        return
+    if predictions.dtype.kind in "fiub":
+        are_labels = bool(((predictions == 0) | (predictions == 1)).all())
+        if labels.ndim == 2 and labels.shape[1] > 1:
+            are_labels = bool((predictions == np.floor(predictions)).all())
+        held = "only 0 and 1" if labels.ndim == 1 else "whole numbers"
+    else:
+        are_labels, held = True, "labels"
+    if not are_labels:
+        return
+    unless = " (or say task='regression')" if task is None and labels.ndim == 1 and held == "only 0 and 1" else ""
+    raise InputError(
+        "y",
+        f"holds fractions where p has {held}: the two look swapped",
+        f"pass labels first, then predictions{unless}",
+    )
+
+
 def _kind_of_classes(task: str, p: FloatArray) -> str:
-    kind = "binary" if p.ndim == 1 else "multiclass"
-    if task not in (kind, "classification"):
+    able: tuple[str, ...]
+    if p.ndim == 1:
+        able = ("binary",)
+    elif p.shape[1] == 2:
+        able = ("binary", "multiclass")
+    else:
+        able = ("multiclass",)
+    if task == "classification":
+        return able[0]
+    if task not in able:
         columns = "one column" if p.ndim == 1 else f"{p.shape[1]} columns"
-        raise InputError("task", f"is {task!r} but p has {columns}", f"leave it out, or say {kind!r}")
-    return kind
+        raise InputError("task", f"is {task!r} but p has {columns}", f"leave it out, or say {able[0]!r}")
+    return task
 
 
 def _means_and_variances(p: Any) -> FloatArray:

@@ -14,7 +14,8 @@ from clovecal._checks import FloatArray, IntArray, check_choice, check_count, ch
 from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy, ece, irm_penalty, mmce, per_domain
-from clovecal.rows import Rows
+from clovecal.notebook import columns_of_selection, html_of_selection, to_frame
+from clovecal.rows import Rows, zeros_and_ones
 
 # How one number is made of a criterion's value in each domain, and how a sentence says so.
 _SUMMARIES: Mapping[str, tuple[Callable[[Iterable[float]], float], str]] = MappingProxyType(
@@ -239,6 +240,22 @@ class Selection:
             return float("nan")
         return float(np.corrcoef(criterion, elsewhere)[0, 1])
 
+    def to_frame(self, *, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each model, in the order of the ranking.
+
+        Parameters
+        ----------
+        backend
+            "pandas", "polars", "pyarrow", "modin" or "cudf"; None: the one in use, or else one that is installed.
+        """
+        return to_frame(columns_of_selection(self), backend)
+
+    def __repr__(self) -> str:
+        return f"Selection by {self.criterion}: {self.verdict}"
+
+    def _repr_html_(self) -> str:
+        return html_of_selection(self)
+
     def __str__(self) -> str:
         width = max(len("model"), *(len(one.name) for one in self.table))
         head = f"{'':>4}  {'model':<{width}}  {self.criterion:>12}  {'accuracy':>8}"
@@ -264,13 +281,15 @@ def select(
     deals: int = 1,
     sample_weight: Any = None,
     rng: np.random.Generator | int | None = 0,
+    positive: Any = None,
 ) -> Selection:
     """Rank models by calibration in every domain, among those that are accurate enough.
 
     Parameters
     ----------
     candidates
-        Name and validation predictions of each model: (n,) probabilities of label 1, or (n, C).
+        Name and validation predictions of each model: (n,) probabilities of label 1, or (n, C). Two columns are a
+        binary model's, whose second column is the probability of label 1.
     y
         Validation labels.
     domains
@@ -295,6 +314,8 @@ def select(
         Frequencies of the rows.
     rng
         Seed or Generator of the deals.
+    positive
+        The label of y that counts as 1, every other as 0; None where the labels are numbers already.
 
     Returns
     -------
@@ -338,6 +359,7 @@ def select(
     times = check_count(deals, "deals")
     check_count(among, "among")
     _check_floor(min_accuracy)
+    y = zeros_and_ones(y, next(iter(candidates.values())), positive=positive)
     checked = {name: _check_candidate(name, y, p, sample_weight) for name, p in candidates.items()}
     first = next(iter(checked.values()))
     members = Domains.of(domains, len(first.y)).require_two()

@@ -118,6 +118,15 @@ def test_classwise_is_the_mean_over_classes_of_the_positive_error() -> None:
     assert cc.ece([0, 1, 2], p, of="classwise", norm="max") == pytest.approx(0.4, abs=1e-15)
 
 
+def test_two_columns_are_the_binary_model_and_class_by_class_it_is_both_classes() -> None:
+    y, p = [1, 0, 0, 1], np.array([0.85, 0.55, 0.15, 0.35])
+    both = np.column_stack([1 - p, p])
+    # every row in a bin of its own: |1 − .85|, |0 − .55|, .15 and |1 − .35| = .65; the other class has the same gaps
+    assert cc.ece(y, both) == cc.ece(y, p) == pytest.approx((0.15 + 0.55 + 0.15 + 0.65) / 4)
+    assert cc.ece(y, both, of="classwise") == pytest.approx(cc.ece(y, p))
+    assert cc.ece(y, both, of="confidence") == cc.ece(y, p, of="confidence")
+
+
 def test_debiased_l2_takes_the_variance_of_each_bins_mean_off_its_squared_gap() -> None:
     # Four rows of 0.9, one true: gap −0.65, variance ¼·¾/(4 − 1) = 1/16. Alone: √(0.4225 − 0.0625) = 0.6
     assert cc.ece([1, 0, 0, 0], [0.9] * 4, norm="l2", debias=True) == pytest.approx(0.6, abs=1e-15)
@@ -360,7 +369,6 @@ def test_unusable_tables_are_named(arguments: tuple[Any, Any], message: str) -> 
         ({"binning": "quantile"}, "binning is 'quantile'; choose one of 'width', 'mass'"),
         ({"norm": "l3"}, "norm is 'l3'; choose one of 'l1', 'l2', 'max'"),
         ({"of": "top"}, "of is 'top'; choose one of 'positive', 'confidence', 'classwise'"),
-        ({"of": "classwise"}, "of is 'classwise' but p has one column"),
         ({"norm": "max", "debias": True}, "debias is True with norm 'max', which has no debiased form"),
         ({"sample_weight": [1]}, "sample_weight has 1 row but y has 2"),
         ({"sample_weight": [1, -1]}, "sample_weight at row 1 is negative"),

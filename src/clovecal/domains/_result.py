@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from clovecal._checks import FloatArray
 from clovecal.domains._domains import Domains, Interval
 from clovecal.domains._factorize import Name
+from clovecal.notebook import columns_of_result, describe_result, html_of_result, to_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class DomainEstimator(Protocol):
@@ -87,6 +91,50 @@ class DomainResult:
     def gap(self) -> float:
         """The spread over domains: largest minus smallest value."""
         return max(self.by_domain.values()) - min(self.by_domain.values())
+
+    @property
+    def by_evidence(self) -> tuple[Name, ...]:
+        """The domains, those that are bad beyond doubt first: by the limit of the interval on the good side.
+
+        The values themselves, which decide where there are no intervals, would put domains of a few rows first.
+        """
+
+        def badness(name: Name) -> tuple[float, float]:
+            value = self.by_domain[name]
+            low, high = self.intervals.get(name, (value, value))
+            return (high, value) if self.higher_is_better else (-low, -value)
+
+        return tuple(sorted(self.by_domain, key=badness))
+
+    def to_frame(self, *, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each domain: metric, domain, value and the limits of its intervals.
+
+        Parameters
+        ----------
+        backend
+            "pandas", "polars", "pyarrow", "modin" or "cudf"; None: the one in use, or else one that is installed.
+        """
+        return to_frame(columns_of_result(self), backend)
+
+    def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
+        """Draw each domain's value with its interval; see `clovecal.plots.error_by_domain`.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; None: a new figure.
+        label
+            What the metric is, with its unit; None: its name.
+        """
+        from clovecal.plots import error_by_domain
+
+        return error_by_domain(self, ax, label=label)
+
+    def __repr__(self) -> str:
+        return describe_result(self)
+
+    def _repr_html_(self) -> str:
+        return html_of_result(self)
 
 
 def domain_result(

@@ -3,6 +3,7 @@
 from clovecal.metrics._accuracy import accuracy
 from clovecal.metrics._brier import brier
 from clovecal.metrics._brier_decomposition import BrierDecomposition, brier_decomposition
+from clovecal.metrics._class_shares import ClassShare, class_shares
 from clovecal.metrics._ece import ece
 from clovecal.metrics._invariance import InvarianceTest, invariance_test
 from clovecal.metrics._irm_penalty import irm_penalty
@@ -14,10 +15,12 @@ from clovecal.metrics._regression import regression_calibration
 from clovecal.metrics._reliability import ReliabilityCurve, reliability_curve
 from clovecal.metrics._row_mean import RowMean
 from clovecal.metrics._score_histograms import ScoreHistogram, ScoreHistograms
+from clovecal.metrics._spread_calibration import spread_calibration
 from clovecal.metrics._squared_error import mean_squared_error
 
 __all__ = [
     "BrierDecomposition",
+    "ClassShare",
     "InvarianceTest",
     "ReliabilityCurve",
     "RowMean",
@@ -26,6 +29,7 @@ __all__ = [
     "accuracy",
     "brier",
     "brier_decomposition",
+    "class_shares",
     "clopper_pearson_interval",
     "ece",
     "invariance_test",
@@ -38,4 +42,5 @@ __all__ = [
     "register_metric",
     "regression_calibration",
     "reliability_curve",
+    "spread_calibration",
 ]

@@ -23,7 +23,7 @@ def outcomes_and_scores(rows: Rows, of: str | None) -> list[tuple[AnyArray, Floa
     y, p = rows.y, rows.p
     if of == "classwise":
         if not rows.multiclass:
-            raise InputError("of", "is 'classwise' but p has one column", "pass (n, C) probabilities or of='positive'")
+            return [(1 - y, 1 - p), (y, p)]
         return [((y == c).astype(np.float64), p[:, c]) for c in range(p.shape[1])]
     if of == "confidence":
         return [rows.top_label]

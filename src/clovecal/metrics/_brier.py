@@ -28,9 +28,8 @@ def brier(y: Any, p: Any, *, sample_weight: Any = None) -> float:
 
     Notes
     -----
-    Binary (n,): mean (p − y)², between 0 and 1. Several classes (n, C): the sum over classes, between 0 and 2; two
-    columns therefore give twice the value of one (scikit-learn's ``scale_by_half=False``). In `per_domain` the
-    interval is Student's.
+    Two classes, (n,) or (n, 2): mean (p − y)², between 0 and 1. More classes (n, C): the sum over classes, between 0
+    and 2 (scikit-learn's ``scale_by_half="auto"`` does the same). In `per_domain` the interval is Student's.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def ece(
     y
         Labels 0/1, or 0…C−1 when ``p`` has C columns.
     p
-        Probability of label 1 (n,), or class probabilities (n, C).
+        Probability of label 1 (n,), or class probabilities (n, C); of two columns the second is taken for (n,).
     bins
         Number of bins; the paper uses 10.
     binning

@@ -18,6 +18,7 @@ import numpy as np
 from clovecal._checks import AnyArray, FloatArray, IntArray, check_count, check_fraction, check_rng
 from clovecal.domains import Domains, Interval, Name
 from clovecal.domains.sums import weighted_counts
+from clovecal.notebook import describe_invariance, html_of_invariance
 from clovecal.rows import Rows
 
 # What a domain's departure from the common curve is tested for, as polynomials of the score's rank: constant, trend,
@@ -79,6 +80,12 @@ class InvarianceTest:
             }
         )
 
+    def __repr__(self) -> str:
+        return describe_invariance(self)
+
+    def _repr_html_(self) -> str:
+        return html_of_invariance(self)
+
 
 def invariance_test(
     y: Any,
@@ -88,6 +95,7 @@ def invariance_test(
     sample_weight: Any = None,
     permutations: int = 999,
     rng: np.random.Generator | int | None = None,
+    positive: Any = None,
 ) -> InvarianceTest:
     """Test whether E[Y | f(X)] is the same in every domain, and measure by how much it is not.
 
@@ -106,6 +114,8 @@ def invariance_test(
         Tables drawn under invariance; the smallest p-value is 1 / (permutations + 1).
     rng
         Seed or Generator for them.
+    positive
+        The label of y that counts as 1, every other as 0; None where the labels are numbers already.
 
     Returns
     -------
@@ -136,7 +146,7 @@ def invariance_test(
     >>> result.p_value, dict(result.shift_by_domain)
     (0.001, {'A': 0.25, 'B': -0.25})
     """
-    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task="classification")
+    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task="classification", positive=positive)
     return invariance_test_of(rows, permutations=permutations, rng=rng)
 
 

@@ -23,7 +23,7 @@ from clovecal._checks import (
 )
 from clovecal.domains import DomainEstimator, DomainResult, Domains, domain_result, pooled_value
 from clovecal.errors import InputError
-from clovecal.rows import Rows
+from clovecal.rows import Rows, zeros_and_ones
 
 Metric = Callable[..., float]
 
@@ -113,6 +113,7 @@ def per_domain(
     rng: np.random.Generator | int | None = None,
     sample_weight: Any = None,
     higher_is_better: bool | None = None,
+    positive: Any = None,
     **metric_options: Any,
 ) -> DomainResult:
     """Compute a metric overall and in each domain, with confidence intervals on request.
@@ -136,6 +137,8 @@ def per_domain(
         Frequencies of the rows.
     higher_is_better
         Direction of a metric of your own (default False); registered metrics know theirs.
+    positive
+        The label of y that counts as 1, every other as 0; None where the labels are numbers already.
     **metric_options
         Passed to the metric, for instance ``bins=15``.
 
@@ -165,10 +168,11 @@ def per_domain(
     if known is not None:
         if higher_is_better is not None:
             check_choice(higher_is_better, "higher_is_better", (None, known.higher_is_better))
-        rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=known.task)
+        rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=known.task, positive=positive)
         return per_domain_of(rows, metric, ci=ci, resamples=resamples, rng=rng, **metric_options)
     assert callable(metric)
-    labels, predictions = as_numpy(y, "y"), as_numpy(p, "p")
+    labels = as_numpy(y if positive is None else zeros_and_ones(y, p, positive=positive), "y")
+    predictions = as_numpy(p, "p")
     check_same_length(y=labels, p=predictions)
     members = Domains.of(domains, len(labels))
     weight = check_weights(sample_weight, len(labels))

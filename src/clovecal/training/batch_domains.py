@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from clovecal.errors import InputError, needs
+
+needs("torch", "train", __name__)  # one sentence, before the import fails
+
 import torch
 from torch import Tensor
 
 from clovecal._checks import IntArray
 from clovecal.domains import Domains
-from clovecal.errors import InputError
 from clovecal.training.loop.processes import maximum_over_processes, sum_over_earlier_processes, sum_over_processes
 
 # Up to this many domains a batch's matrix is smaller than what the losses hold for a row anyway, and quicker than

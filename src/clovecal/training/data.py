@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+
+from clovecal.errors import InputError, needs
+
+needs("torch", "train", __name__)  # one sentence, before the import fails
+
 import torch
 from torch import Tensor
 
 from clovecal._checks import IntArray, as_floats, as_numpy, check_count
 from clovecal.domains import Domains
-from clovecal.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)

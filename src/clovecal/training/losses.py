@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from typing import TypeAlias, Unpack
 
+from clovecal.errors import needs
+
+needs("torch", "train", __name__)  # one sentence, before the import fails
+
 import torch
 from torch import Tensor
 from torch.nn import functional

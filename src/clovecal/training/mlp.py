@@ -6,6 +6,10 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from clovecal.errors import needs
+
+needs("torch", "train", __name__)  # one sentence, before the import fails
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
