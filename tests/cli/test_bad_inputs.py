@@ -67,27 +67,32 @@ CASES = {
     "parquet called csv": (
         {"t.csv": "parquet"},
         "audit t.csv",
-        r"--label is not given|cannot be read as csv",
+        r"file 't\.csv' is a Parquet file, not text; name that format",
     ),
-    "unknown format": (
+    "a workbook": (
         {"t.xlsx": b"PK"},
         "audit t.xlsx",
-        r"--format is not given, and the ending of file 't\.xlsx' does not tell it; choose one of",
+        r"file 't\.xlsx' is an Excel workbook; in Excel save its sheet as CSV UTF-8 \(File, Save As\)",
+    ),
+    "unknown ending": (
+        {"t.data": GOOD},
+        "audit t.data",
+        r"--format is not given, and the ending of file 't\.data' does not tell it; choose one of",
     ),
     "ragged row": (
         {"t.csv": GOOD + "1,0.5\n"},
         "audit t.csv",
-        r"file 't\.csv' cannot be read as csv \(.*Expected 3 columns, got 2",
+        r"file 't\.csv' at data row 5 has 2 cells where the header names 3 columns; check that it is whole",
     ),
     "broken json line": (
         {"t.ndjson": '{"y":0,"p":0.1,"domain":"a"}\n{"y":\n'},
         "audit t.ndjson",
         r"file 't\.ndjson' cannot be read as ndjson \(",
     ),
-    "latin-1": (
-        {"t.csv": GOOD.replace("b\n", "Zürich\n").encode("latin-1")},
+    "no encoding that is known": (
+        {"t.csv": GOOD.replace("b\n", "Z\x81rich\n").encode("latin-1")},
         "audit t.csv",
-        r"column 'domain' of file 't\.csv' at data row 3 has text that is not UTF-8; save it as",
+        r"file 't\.csv' is neither UTF-8 nor UTF-16 nor Windows-1252; save it as UTF-8",
     ),
     "other columns in a glob": (
         {"r1.csv": GOOD, "r2.csv": "a,b\n1,2\n"},
@@ -115,29 +120,31 @@ CASES = {
     "text in the score": (
         {"t.csv": with_cell("0.6", "high")},
         "audit t.csv",
-        r"column 'p' of file 't\.csv' at data row 3 has 'high'; it must hold numbers",
+        r"column 'p' at data row 3 has 'high'; it must hold numbers",
     ),
     "missing score": (
         {"t.csv": with_cell("0.6", "")},
         "audit t.csv",
-        r"column 'p' at data row 3 is empty; fill it in or drop",
+        r"column 'p' at data row 3 is empty; fill it in, or drop such rows with --drop-missing",
     ),
-    "NaN in parquet": ({"t.parquet": "nan"}, "audit t.parquet", r"column 'p' at data row 3 is nan; drop or repair"),
+    "NaN in parquet": ({"t.parquet": "nan"}, "audit t.parquet", r"column 'p' at data row 3 is missing \('nan'\)"),
     "infinite score": ({"t.csv": with_cell("0.6", "-inf")}, "audit t.csv", r"column 'p' at data row 3 is -inf"),
     "dates for scores": (
         {"t.parquet": "dates"},
         "audit t.parquet",
-        r"column 'p' holds date32\[day\] values such as .*; it must hold numbers",
+        r"column 'p' at data row 1 is 2024-01-01, of type date32\[day\]; it must hold numbers",
     ),
     "percent": (
         {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
         "audit t.csv --task binary",
-        r"column 'p' at data row 1 is 20, outside \[0, 1\]; divide percentages by 100",
+        r"column 'p' at data row 1 is 20, outside \[0, 1\], the first of 2 such rows \(values go from 20 to 90\); "
+        r"divide percentages by 100, or add --percent",
     ),
     "logits": (
         {"t.csv": "y,p,domain\n0,-2.5,a\n1,3,b\n"},
         "audit t.csv --task binary",
-        r"column 'p' at data row 1 is -2\.5, outside \[0, 1\]; apply a sigmoid",
+        r"column 'p' at data row 1 is -2\.5, outside \[0, 1\], the first of 2 such rows \(values go from -2\.5 to 3\); "
+        r"apply a sigmoid",
     ),
     "percent, guessing": (
         {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
@@ -163,7 +170,7 @@ CASES = {
     "missing domain": (
         {"t.csv": with_cell("0.6,b", "0.6,")},
         "audit t.csv",
-        r"column 'domain' at data row 3 is empty; fill it in or drop",
+        r"column 'domain' at data row 3 is empty; fill it in, or drop such rows with --drop-missing",
     ),
     "negative weight": (
         {"t.csv": "y,p,domain,w\n0,0.2,a,1\n1,0.9,b,-1\n"},

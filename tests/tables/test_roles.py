@@ -69,7 +69,7 @@ REFUSED = {
         r"^label is not given, and no column of 'p', 'domain' looks like the label; name the column\.$",
     ),
     "no score": (["y", "domain"], {}, r"^scores is not given, and no column of 'y', 'domain' looks like the score"),
-    "no domain": (["y", "p", "ward"], {}, r"^domains is not given, and .*'ward' looks like the domain"),
+    "no domain": (["y", "p", "bed"], {}, r"^domains is not given, and .*'bed' looks like the domain"),
     "two that start with prob": (["y", "prob_a", "prob_b", "site"], {}, r"^scores is not given"),
     "one column of a domain": (["y", "p", "group_a"], {}, r"^domains is not given"),
     "not there": (
@@ -121,8 +121,3 @@ def test_features_are_what_is_left_and_never_something_else():
 def test_a_split_may_be_the_domain_too():
     found = find_roles(["text", "label", "fold"], ["label"], domains=["fold"], split="fold")
     assert (found.domains, found.split, found.guessed) == (("fold",), "fold", ("label",))
-
-
-def test_a_table_with_semicolons_is_told_so():
-    with pytest.raises(InputError, match=r"^table 't\.csv' is separated by semicolons; save it with commas"):
-        find_roles(["y;p;domain"], table="t.csv")

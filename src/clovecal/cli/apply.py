@@ -40,4 +40,6 @@ def command(
     table = open_table(file, format=format)
     with on_terminal() as progress:
         rows = apply_to_file(fitted, table, output, scores=scores, column=column, overwrite=force, progress=progress)
+    if (how := table.read_as(scores or None)) is not None:
+        click.echo(f"{file}: read as {how}.", err=True)
     click.echo(f"{rows:,} rows written to {output}.", err=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from clovecal._checks import FloatArray
 from clovecal.errors import InputError
 from clovecal.files import check_writable
 from clovecal.progress import SILENT, Progress
-from clovecal.tables.columns import numbers_of
-from clovecal.tables.formats import TableFile, data_row_error
+from clovecal.tables.columns import is_text_type, numbers_in_text, numbers_of
+from clovecal.tables.formats import TableFile
 from clovecal.tables.roles import find_roles
 from clovecal.tables.writing import output_format, table_writer
 from clovecal.text import quoted
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TEXT = ("csv", "tsv")
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 
 
 class Predictor(Protocol):
@@ -74,13 +73,14 @@ def apply_to_file(
     if taken is not None:
         raise InputError("column", f"is {column!r}, but {table.name!r} has {taken!r} already", "name another")
     as_text = table.columns if table.format in _TEXT and format in _TEXT else ()
+    decimal = table.decimal(names)
     rows = 0
     done = progress.task(f"Calibrating {table.name}")
     with table_writer(path, overwrite=overwrite) as write:
-        for batch in table.batches(as_text=as_text):
+        for batch in table.batches(as_text=as_text, decimal=decimal):
             if batch.num_rows == 0:
                 continue
-            write(_with_calibrated(batch, calibrator, names, added, rows))
+            write(_with_calibrated(batch, calibrator, names, added, rows, decimal))
             rows += batch.num_rows
             done.advance(batch.num_rows)
         if rows == 0:
@@ -89,11 +89,11 @@ def apply_to_file(
 
 
 def _with_calibrated(
-    batch: pa.RecordBatch, calibrator: Predictor, names: tuple[str, ...], added: list[str], first: int
+    batch: pa.RecordBatch, calibrator: Predictor, names: tuple[str, ...], added: list[str], first: int, decimal: str
 ) -> pa.RecordBatch:
     import pyarrow as pa
 
-    columns = [numbers_of(_parsed(batch.column(name), name, first), name, first) for name in names]
+    columns = [_numbers(batch.column(name), name, first, decimal) for name in names]
     calibrated = np.atleast_2d(np.asarray(calibrator.predict(np.column_stack(columns))).T)
     if calibrated.shape != (len(added), batch.num_rows):
         rows_and_columns = f"{batch.num_rows} rows and {len(added)} column(s) of scores"
@@ -104,17 +104,8 @@ def _with_calibrated(
     return batch
 
 
-def _parsed(array: Any, name: str, first: int) -> Any:
-    """Return text as numbers; a text format's other columns stay the text they are."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_string(array.type):
-        return array
-    text = pc.utf8_trim_whitespace(array)
-    try:
-        return pc.cast(text, pa.float64())
-    except pa.ArrowInvalid:
-        cells = enumerate(text.to_pylist())
-        row, bad = next((row, one) for row, one in cells if one is not None and not _NUMBER.fullmatch(one))
-        raise data_row_error(f"column {name!r}", f"has {bad!r}", "it must hold numbers", row=first + row) from None
+def _numbers(array: Any, name: str, first: int, decimal: str) -> FloatArray:
+    """Return scores as numbers; a text format's columns are read as the text they are, to be written as such."""
+    if is_text_type(array.type):
+        return numbers_in_text(array, name, first, decimal=decimal)
+    return numbers_of(array, name, first)
