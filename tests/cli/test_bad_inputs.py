@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -128,6 +129,41 @@ CASES = {
         r"column 'p' at data row 3 is empty; fill it in, or drop such rows with --drop-missing",
     ),
     "NaN in parquet": ({"t.parquet": "nan"}, "audit t.parquet", r"column 'p' at data row 3 is missing \('nan'\)"),
+    "several problems": (
+        {"t.csv": "y,p,domain\n0,0.2,a\n1,NA,\n2,0.6,b\n0,0.4,b\n1,0.7,b\n"},
+        "audit t.csv",
+        r"table 't\.csv' has 3 problems: column 'y' is neither 0 nor 1 in 1 row \(data row 3: 2\), column 'p' is "
+        r"missing in 1 row \(data row 2: 'NA'\), .*; repair these rows \(rows that lack a value can be dropped with "
+        r"--drop-missing\)",
+    ),
+    "values out of range": (
+        {"t.csv": "y,p,domain\n0,0.2,a\n1,1.5,a\n2,0.6,b\n0,0.4,b\n"},
+        "audit t.csv --task binary",
+        r"the table has 2 problems: column 'y' is neither .* \(data row 3: 2\), column 'p' is outside \[0, 1\] in "
+        r"1 row \(data row 2: 1\.5\); repair these rows",
+    ),
+    "out of range behind a row that is dropped": (
+        {"t.csv": "y,p,domain\n,0.2,a\n1,0.5,a\n0,1.5,b\n0,0.4,b\n"},
+        "audit t.csv --drop-missing",
+        r"column 'p' at data row 3 is 1\.5, outside \[0, 1\]",
+    ),
+    "points": (
+        {"t.csv": "y,p,domain\n0,3,a\n1,7,a\n0,2,b\n1,9,b\n"},
+        "audit t.csv --task binary",
+        r"column 'p' at data row 1 is 3, outside \[0, 1\], the first of 4 such rows \(values go from 2 to 9\); "
+        r"turn points into probabilities by a calibrator first",
+    ),
+    "two that may be the domain": (
+        {"t.csv": "y,p,hospital,region\n0,0.2,a,x\n"},
+        "audit t.csv",
+        r"--domain is not given, and it could be 'hospital' or 'region'; name the column",
+    ),
+    "no column of a pattern": ({}, "audit good.csv --domain id_*", r"--domain is 'id_\*', which matches no column of"),
+    "a thousand or one and a bit": (
+        {"t.csv": "y;p;domain;w\n0;0.2;a;1,234\n"},
+        "audit t.csv --weight w",
+        r"column 'w' of file 't\.csv' has '1,234', which may be 1234 or 1\.234",
+    ),
     "infinite score": ({"t.csv": with_cell("0.6", "-inf")}, "audit t.csv", r"column 'p' at data row 3 is -inf"),
     "dates for scores": (
         {"t.parquet": "dates"},
@@ -373,7 +409,8 @@ def prepare(files):
 
 
 def check_one_sentence(err, expected):
-    lines = [line for line in err.splitlines() if "(guessed)" not in line]  # what was guessed is told first
+    # what was guessed and dropped is told first
+    lines = [line for line in err.splitlines() if "(guessed)" not in line and " rows dropped: " not in line]
     assert len(lines) == 1, err
     assert lines[0].startswith("clovecal: ")
     sentence = lines[0].removeprefix("clovecal: ")
@@ -406,6 +443,18 @@ def test_a_slip_on_the_command_line_is_clicks_usage_error(run, folder, case):
     assert snapshot(folder) == before
 
 
+def test_what_was_assumed_and_dropped_is_said(run, folder):
+    lines = ["died;risk;hospital", "0;20,5;a", "1;90;a", "1;;b", "0;40;b", "1;60;b"]
+    Path("t.csv").write_bytes("\n".join(lines).replace(";a", ";ä").encode("cp1252"))
+    code, _, err = run("audit", "t.csv", "--percent", "--drop-missing", "--label", "died", "--score", "risk")
+    assert code == 0
+    assert err.splitlines()[:3] == [
+        "t.csv: read as semicolon-separated with decimal commas, cp1252.",
+        "t.csv: label 'died'; score 'risk'; domain 'hospital' (guessed).",
+        "t.csv: 1 of 5 rows dropped: score 'risk' is missing in 1.",
+    ]
+
+
 def test_there_are_enough_cases():
     assert len(CASES) + len(USAGE) >= 25
 
@@ -416,6 +465,9 @@ WORKS = {
     "no last line end": GOOD.removesuffix("\n").encode(),
     "blanks": GOOD.replace(",", ", ").replace(", a", ",a").replace(", b", ",b").encode(),
     "quotes": GOOD.replace("a\n", '"a"\n').encode(),
+    "semicolons": GOOD.replace(",", ";").replace("0.", "0,").encode(),
+    "tabs in UTF-16": GOOD.replace(",", "\t").encode("utf-16"),
+    "packed": gzip.compress(GOOD.encode()),
 }
 
 

@@ -245,8 +245,7 @@ def missing_labels(array: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    text = pc.utf8_lower(pc.utf8_trim_whitespace(array))
-    return pc.or_(pc.is_null(array), pc.fill_null(pc.is_in(text, pa.array(MISSING_LABELS, pa.string())), True))
+    return pc.is_in(pc.ascii_lower(array), pa.array([*MISSING_LABELS, None], pa.string()))
 
 
 def numbers_in_text(array: Any, name: str, first: int, *, decimal: str = ".") -> FloatArray:

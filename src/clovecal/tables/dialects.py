@@ -19,7 +19,8 @@ from typing import BinaryIO, cast
 
 from clovecal.errors import InputError
 
-_PIECE = 1 << 20  # read at a time, and how much of a file decides about its separator and its decimals
+_HEAD = 1 << 20  # how much of a file decides about its separator and its decimals
+_PIECE = 1 << 18  # read at a time when looking for the encoding
 _SEPARATORS = {",": "comma-separated", ";": "semicolon-separated", "\t": "tab-separated"}
 _NO_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes that mean nothing in this encoding
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # with which Excel says what separates
@@ -127,8 +128,8 @@ def find_dialect(path: Path, usual: str, shown: str) -> Dialect:
     try:
         packed, encoding = is_packed(path), _encoding_of(path, shown)
         with unpacked(path, packed) as file:
-            head = file.read(_PIECE)
-            whole = len(head) < _PIECE
+            head = file.read(_HEAD)
+            whole = len(head) < _HEAD
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise

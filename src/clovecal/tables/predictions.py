@@ -292,6 +292,8 @@ class _Gathered:
         if keep.all():
             return batch
         self.n_dropped += int(np.count_nonzero(~keep))
+        columns = [one.cast(pa.string()) if pa.types.is_string_view(one.type) else one for one in batch.columns]
+        batch = pa.record_batch(columns, names=batch.schema.names)  # views cannot be filtered by every pyarrow
         return batch.filter(pa.array(keep))
 
     def encode(self, values: Sequence[Any], codes: AnyArray) -> AnyArray:

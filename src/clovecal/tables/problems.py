@@ -134,7 +134,8 @@ def problems_of(
                 wrong = ~np.isnan(values) & (values != 0) & (values != 1)
                 found.add(name, "neither 0 nor 1", "domains that overlap need columns of 0 and 1", wrong, values, first)
         first += batch.num_rows
-    return [one for one in found.problems() if not (drop_missing and one.what == "missing")]
+    # What is nowhere a probability may be a logit, which calibrators take: `problems_of_rows` is for those who do not.
+    return [one for one in found.problems() if not (drop_missing and one.what == "missing") and not one.beside]
 
 
 def problems_of_rows(
@@ -274,6 +275,8 @@ def _numbers(
     written = pc.fill_null(pc.match_substring_regex(text, NUMBER[decimal]), False)
     wrong = ~_flags(missing) & ~_flags(written)
     if is_label and 2 * np.count_nonzero(wrong) > np.count_nonzero(~_flags(missing)):  # labels that are words
+        remedy = "say which label counts as 1"
+        found.add(name, "text", remedy, wrong, _Cells(array, quote=True), first, certain=False)
         return None
     if wrong.any():
         remedy = number_remedy(array[int(np.argmax(wrong))].as_py().strip(), decimal)
@@ -300,8 +303,7 @@ def _missing_numbers(text: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = pc.fill_null(pc.is_in(text, pa.array(MISSING_NUMBERS, pa.string())), True)
-    return pc.or_(pc.is_null(text), known)
+    return pc.is_in(text, pa.array([*MISSING_NUMBERS, None], pa.string()))
 
 
 def _flags(array: Any) -> AnyArray:
