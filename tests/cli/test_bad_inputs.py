@@ -455,6 +455,17 @@ def test_what_was_assumed_and_dropped_is_said(run, folder):
     ]
 
 
+def test_apply_says_how_it_read_the_file(run, folder):
+    Path("t.csv").write_text(GOOD.replace(",", ";").replace("0.", "0,"))
+    code, _, err = run("apply", "cal.json", "t.csv", "-o", "out.csv")
+    assert (code, err.splitlines()) == (
+        0,
+        ["t.csv: read as semicolon-separated with decimal commas.", "4 rows written to out.csv."],
+    )
+    calibrated = pl.read_csv("out.csv")["calibrated"].to_list()
+    assert calibrated == cc.load_calibrator("cal.json").predict([0.2, 0.9, 0.6, 0.4]).tolist()
+
+
 def test_there_are_enough_cases():
     assert len(CASES) + len(USAGE) >= 25
 

@@ -93,6 +93,14 @@ def say_notes(table: PredictionTable, source: str) -> None:
         click.echo(f"{source}: {note}.", err=True)
 
 
+def say_how_read(source: str | Path) -> None:
+    """Say on standard error how a file of text is read that is not written as its ending says."""
+    from clovecal.tables import open_table
+
+    if (how := open_table(source).read_as()) is not None:
+        click.echo(f"{source}: read as {how}.", err=True)
+
+
 @contextmanager
 def naming(table: PredictionTable) -> Iterator[None]:
     """Word input errors with the file's columns and data rows instead of the library's arguments and positions."""
@@ -107,7 +115,8 @@ def naming(table: PredictionTable) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise _in_the_file(error, table).about(said.get(error.argument, error.argument)) from None
+        whole = _in_the_file(error, table)
+        raise whole.about(said.get(whole.argument, whole.argument)) from None
 
 
 def _in_the_file(error: InputError, table: PredictionTable) -> InputError:
@@ -229,6 +238,7 @@ __all__ = [
     "print_json",
     "progress",
     "reject_input_as_output",
+    "say_how_read",
     "say_notes",
     "table_options",
 ]

@@ -86,7 +86,7 @@ class Dialect:
         either = next((name for name in columns if name in self.with_either), None)
         if either is None:
             return "." if comma is None else ","
-        if comma is not None or (self.with_comma and point is None):
+        if comma is not None:
             return ","
         value = self.with_either[either]
         raise InputError(
