@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from clovecal.errors import InputError
+from clovecal.errors import InputError, Percentages
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.intp]
@@ -21,6 +21,7 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 
 # Softmax rows computed in half precision sum to 1 within about 1e-3.
 ROW_SUM_TOLERANCE = 1e-3
+DIVIDE = "divide percentages by 100"
 
 
 def as_numpy(values: Any, name: str) -> AnyArray:
@@ -94,7 +95,11 @@ def check_probabilities(p: Any) -> FloatArray:
     if array.min() < 0 or array.max() > 1:
         row = int(np.argmax(((array < 0) | (array > 1)).reshape(len(array), -1).any(axis=1)))
         value = array[row] if array.ndim == 1 else array[row][(array[row] < 0) | (array[row] > 1)][0]
-        raise InputError("p", f"is {_number(value)}, outside [0, 1]", _how_to_get_probabilities(array), row=row)
+        remedy = how_to_get_probabilities(
+            float(array.min()), float(array.max()), bool((array == np.floor(array)).all())
+        )
+        kind = Percentages if remedy == DIVIDE else InputError
+        raise kind("p", f"is {_number(value)}, outside [0, 1]", remedy, row=row)
     if array.ndim == 2:
         off = np.abs(array.sum(axis=1) - 1) > ROW_SUM_TOLERANCE
         if off.any():
@@ -217,11 +222,14 @@ def is_missing_label(value: Any) -> bool:
     return _is_missing(value)
 
 
-def _how_to_get_probabilities(array: FloatArray) -> str:
-    if max(-array.min(), array.max() - 1) <= ROW_SUM_TOLERANCE:
+def how_to_get_probabilities(smallest: float, largest: float, whole: bool) -> str:
+    """Return what to do about scores outside [0, 1], from their range and whether all are whole numbers."""
+    if max(-smallest, largest - 1) <= ROW_SUM_TOLERANCE:
         return "clip what rounding has put outside"
-    if array.min() >= 0 and array.max() <= 100:
-        return "divide percentages by 100"
+    if smallest >= 0 and largest <= 10 and whole and largest > 1:
+        return "turn points into probabilities by a calibrator first"
+    if smallest >= 0 and largest <= 100:
+        return DIVIDE
     return "apply a sigmoid or softmax to logits, or calibrate raw scores first"
 
 

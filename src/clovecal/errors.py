@@ -77,6 +77,20 @@ class OutputExists(InputError):
     """
 
 
+class MissingValues(InputError):
+    """Values that a table lacks, or several problems of it with such values among them.
+
+    A kind of its own, so that a command can say how *it* is asked to drop the rows.
+    """
+
+
+class Percentages(InputError):
+    """Numbers that look like percentages where probabilities are needed.
+
+    A kind of its own, so that a command can say how *it* is asked to divide them.
+    """
+
+
 def needs(package: str, extra: str, what: str) -> Any:
     """Import an optional package, or say which extra of this one brings it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -67,27 +68,32 @@ CASES = {
     "parquet called csv": (
         {"t.csv": "parquet"},
         "audit t.csv",
-        r"--label is not given|cannot be read as csv",
+        r"file 't\.csv' is a Parquet file, not text; name that format",
     ),
-    "unknown format": (
+    "a workbook": (
         {"t.xlsx": b"PK"},
         "audit t.xlsx",
-        r"--format is not given, and the ending of file 't\.xlsx' does not tell it; choose one of",
+        r"file 't\.xlsx' is an Excel workbook; in Excel save its sheet as CSV UTF-8 \(File, Save As\)",
+    ),
+    "unknown ending": (
+        {"t.data": GOOD},
+        "audit t.data",
+        r"--format is not given, and the ending of file 't\.data' does not tell it; choose one of",
     ),
     "ragged row": (
         {"t.csv": GOOD + "1,0.5\n"},
         "audit t.csv",
-        r"file 't\.csv' cannot be read as csv \(.*Expected 3 columns, got 2",
+        r"file 't\.csv' at data row 5 has 2 cells where the header names 3 columns; check that it is whole",
     ),
     "broken json line": (
         {"t.ndjson": '{"y":0,"p":0.1,"domain":"a"}\n{"y":\n'},
         "audit t.ndjson",
         r"file 't\.ndjson' cannot be read as ndjson \(",
     ),
-    "latin-1": (
-        {"t.csv": GOOD.replace("b\n", "Zürich\n").encode("latin-1")},
+    "no encoding that is known": (
+        {"t.csv": GOOD.replace("b\n", "Z\x81rich\n").encode("latin-1")},
         "audit t.csv",
-        r"column 'domain' of file 't\.csv' at data row 3 has text that is not UTF-8; save it as",
+        r"file 't\.csv' is neither UTF-8 nor UTF-16 nor Windows-1252; save it as UTF-8",
     ),
     "other columns in a glob": (
         {"r1.csv": GOOD, "r2.csv": "a,b\n1,2\n"},
@@ -115,29 +121,66 @@ CASES = {
     "text in the score": (
         {"t.csv": with_cell("0.6", "high")},
         "audit t.csv",
-        r"column 'p' of file 't\.csv' at data row 3 has 'high'; it must hold numbers",
+        r"column 'p' at data row 3 has 'high'; it must hold numbers",
     ),
     "missing score": (
         {"t.csv": with_cell("0.6", "")},
         "audit t.csv",
-        r"column 'p' at data row 3 is empty; fill it in or drop",
+        r"column 'p' at data row 3 is empty; fill it in, or drop such rows with --drop-missing",
     ),
-    "NaN in parquet": ({"t.parquet": "nan"}, "audit t.parquet", r"column 'p' at data row 3 is nan; drop or repair"),
+    "NaN in parquet": ({"t.parquet": "nan"}, "audit t.parquet", r"column 'p' at data row 3 is missing \('nan'\)"),
+    "several problems": (
+        {"t.csv": "y,p,domain\n0,0.2,a\n1,NA,\n2,0.6,b\n0,0.4,b\n1,0.7,b\n"},
+        "audit t.csv",
+        r"table 't\.csv' has 3 problems: column 'y' is neither 0 nor 1 in 1 row \(data row 3: 2\), column 'p' is "
+        r"missing in 1 row \(data row 2: 'NA'\), .*; repair these rows \(rows that lack a value can be dropped with "
+        r"--drop-missing\)",
+    ),
+    "values out of range": (
+        {"t.csv": "y,p,domain\n0,0.2,a\n1,1.5,a\n2,0.6,b\n0,0.4,b\n"},
+        "audit t.csv --task binary",
+        r"the table has 2 problems: column 'y' is neither .* \(data row 3: 2\), column 'p' is outside \[0, 1\] in "
+        r"1 row \(data row 2: 1\.5\); repair these rows",
+    ),
+    "out of range behind a row that is dropped": (
+        {"t.csv": "y,p,domain\n,0.2,a\n1,0.5,a\n0,1.5,b\n0,0.4,b\n"},
+        "audit t.csv --drop-missing",
+        r"column 'p' at data row 3 is 1\.5, outside \[0, 1\]",
+    ),
+    "points": (
+        {"t.csv": "y,p,domain\n0,3,a\n1,7,a\n0,2,b\n1,9,b\n"},
+        "audit t.csv --task binary",
+        r"column 'p' at data row 1 is 3, outside \[0, 1\], the first of 4 such rows \(values go from 2 to 9\); "
+        r"turn points into probabilities by a calibrator first",
+    ),
+    "two that may be the domain": (
+        {"t.csv": "y,p,hospital,region\n0,0.2,a,x\n"},
+        "audit t.csv",
+        r"--domain is not given, and it could be 'hospital' or 'region'; name the column",
+    ),
+    "no column of a pattern": ({}, "audit good.csv --domain id_*", r"--domain is 'id_\*', which matches no column of"),
+    "a thousand or one and a bit": (
+        {"t.csv": "y;p;domain;w\n0;0.2;a;1,234\n"},
+        "audit t.csv --weight w",
+        r"column 'w' of file 't\.csv' has '1,234', which may be 1234 or 1\.234",
+    ),
     "infinite score": ({"t.csv": with_cell("0.6", "-inf")}, "audit t.csv", r"column 'p' at data row 3 is -inf"),
     "dates for scores": (
         {"t.parquet": "dates"},
         "audit t.parquet",
-        r"column 'p' holds date32\[day\] values such as .*; it must hold numbers",
+        r"column 'p' at data row 1 is 2024-01-01, of type date32\[day\]; it must hold numbers",
     ),
     "percent": (
         {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
         "audit t.csv --task binary",
-        r"column 'p' at data row 1 is 20, outside \[0, 1\]; divide percentages by 100",
+        r"column 'p' at data row 1 is 20, outside \[0, 1\], the first of 2 such rows \(values go from 20 to 90\); "
+        r"divide percentages by 100, or add --percent",
     ),
     "logits": (
         {"t.csv": "y,p,domain\n0,-2.5,a\n1,3,b\n"},
         "audit t.csv --task binary",
-        r"column 'p' at data row 1 is -2\.5, outside \[0, 1\]; apply a sigmoid",
+        r"column 'p' at data row 1 is -2\.5, outside \[0, 1\], the first of 2 such rows \(values go from -2\.5 to 3\); "
+        r"apply a sigmoid",
     ),
     "percent, guessing": (
         {"t.csv": "y,p,domain\n0,20,a\n1,90,b\n"},
@@ -163,7 +206,7 @@ CASES = {
     "missing domain": (
         {"t.csv": with_cell("0.6,b", "0.6,")},
         "audit t.csv",
-        r"column 'domain' at data row 3 is empty; fill it in or drop",
+        r"column 'domain' at data row 3 is empty; fill it in, or drop such rows with --drop-missing",
     ),
     "negative weight": (
         {"t.csv": "y,p,domain,w\n0,0.2,a,1\n1,0.9,b,-1\n"},
@@ -366,7 +409,8 @@ def prepare(files):
 
 
 def check_one_sentence(err, expected):
-    lines = [line for line in err.splitlines() if "(guessed)" not in line]  # what was guessed is told first
+    # what was guessed and dropped is told first
+    lines = [line for line in err.splitlines() if "(guessed)" not in line and " rows dropped: " not in line]
     assert len(lines) == 1, err
     assert lines[0].startswith("clovecal: ")
     sentence = lines[0].removeprefix("clovecal: ")
@@ -399,6 +443,29 @@ def test_a_slip_on_the_command_line_is_clicks_usage_error(run, folder, case):
     assert snapshot(folder) == before
 
 
+def test_what_was_assumed_and_dropped_is_said(run, folder):
+    lines = ["died;risk;hospital", "0;20,5;a", "1;90;a", "1;;b", "0;40;b", "1;60;b"]
+    Path("t.csv").write_bytes("\n".join(lines).replace(";a", ";ä").encode("cp1252"))
+    code, _, err = run("audit", "t.csv", "--percent", "--drop-missing", "--label", "died", "--score", "risk")
+    assert code == 0
+    assert err.splitlines()[:3] == [
+        "t.csv: read as semicolon-separated with decimal commas, cp1252.",
+        "t.csv: label 'died'; score 'risk'; domain 'hospital' (guessed).",
+        "t.csv: 1 of 5 rows dropped: score 'risk' is missing in 1.",
+    ]
+
+
+def test_apply_says_how_it_read_the_file(run, folder):
+    Path("t.csv").write_text(GOOD.replace(",", ";").replace("0.", "0,"))
+    code, _, err = run("apply", "cal.json", "t.csv", "-o", "out.csv")
+    assert (code, err.splitlines()) == (
+        0,
+        ["t.csv: read as semicolon-separated with decimal commas.", "4 rows written to out.csv."],
+    )
+    calibrated = pl.read_csv("out.csv")["calibrated"].to_list()
+    assert calibrated == cc.load_calibrator("cal.json").predict([0.2, 0.9, 0.6, 0.4]).tolist()
+
+
 def test_there_are_enough_cases():
     assert len(CASES) + len(USAGE) >= 25
 
@@ -409,6 +476,9 @@ WORKS = {
     "no last line end": GOOD.removesuffix("\n").encode(),
     "blanks": GOOD.replace(",", ", ").replace(", a", ",a").replace(", b", ",b").encode(),
     "quotes": GOOD.replace("a\n", '"a"\n').encode(),
+    "semicolons": GOOD.replace(",", ";").replace("0.", "0,").encode(),
+    "tabs in UTF-16": GOOD.replace(",", "\t").encode("utf-16"),
+    "packed": gzip.compress(GOOD.encode()),
 }
 
 

@@ -203,7 +203,11 @@ CASES = {
         r"no column whose name begins with 'q'",
     ),
     "no numbers": ({"a.csv": "y,x,domain\n1,b,a\n"}, "finetune a.csv -o h.safetensors", r"no column of numbers"),
-    "a gap": ({"a.csv": "y,x,domain\n1,,a\n0,1,a\n"}, "finetune a.csv -o h.safetensors", r"'x' at data row 1 is empty"),
+    "a gap": (
+        {"a.csv": "y,x,domain\n1,,a\n0,1,a\n"},
+        "finetune a.csv -o h.safetensors",
+        r"'x' at data row 1 is missing",
+    ),
     "one class": (
         {"a.csv": "late,x,domain\n1,1,a\n1,2,b\n"},
         "finetune a.csv -o h.safetensors --label late",

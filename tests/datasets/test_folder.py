@@ -188,7 +188,7 @@ def test_a_missing_folder_table_or_column(photos, tmp_path):
         ),
         (["x,0,1", "y,1,1"], {"domain": ("label", "domain")}, "name the column of splits"),
         (["x,0,a", "y,1,b"], {"validation": 1}, "validation is 1 but domain a has 1 rows; hold out fewer, or a share"),
-        (["x,0,a,9"], {}, "cannot be read"),
+        (["x,0,a,9"], {}, "at data row 1 has 4 cells where the header names 3 columns"),
     ],
 )
 def test_wrong_tables(lines, options, said, tmp_path):
@@ -196,7 +196,7 @@ def test_wrong_tables(lines, options, said, tmp_path):
 
 
 def test_tables_that_are_no_tables(tmp_path):
-    (tmp_path / "a.csv").write_bytes(b"text,label,domain\n\xff\xfe,0,a\n")
+    (tmp_path / "a.csv").write_bytes(b"text,label,domain\n\x81\x8d,0,a\n")
     assert refusal(text_table, tmp_path / "a.csv").endswith("; save it as UTF-8.")
     (tmp_path / "e.csv").write_bytes(b"caf\xe9,label,domain\na,0,a\n")
     assert "has no column 'text'" in refusal(text_table, tmp_path / "e.csv")

@@ -343,7 +343,7 @@ REFUSED = {
     "beyond doubles": ("p\n0.5\n1e400\n", {}, r"^column 'p' at data row 2 is inf"),
     "infinite": ("p\n0.5\ninf\n", {}, r"^column 'p' at data row 2 is inf"),
     "no rows": ("y,p\n", {}, r"^'.*' has a header but no rows"),
-    "ragged": ("y,p\n1,0.5\n1\n", {}, r"cannot be read as csv"),
+    "ragged": ("y,p\n1,0.5\n1\n", {}, r"at data row 2 has 1 cell where the header names 2 columns; check"),
 }
 
 

@@ -75,7 +75,7 @@ def test_an_error_about_standard_input_does_not_name_a_file(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert refusal(lambda: open_table("-")) == "standard input is empty; give a table with a header and rows."
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"y,p,domain\n1,high,a\n")))
-    assert refusal(lambda: read_predictions("-")).startswith("column 'p' of standard input at data row 1 has 'high';")
+    assert refusal(lambda: read_predictions("-")).startswith("column 'p' at data row 1 has 'high';")
 
 
 def test_a_glob_is_one_table_in_the_order_of_names(tmp_path):
@@ -111,7 +111,7 @@ def test_a_domain_may_be_called_na_but_not_be_empty(tmp_path):
         "null",
     )
     said = refusal(lambda: read_predictions(write(tmp_path, "t.csv", "y,p,domain\n0,0.1,NA\n1,0.2,\n")))
-    assert said == "column 'domain' at data row 2 is empty; fill it in or drop such rows."
+    assert said == "column 'domain' at data row 2 is empty; fill it in, or drop such rows with drop_missing=True."
 
 
 def test_an_empty_text_is_missing_in_csv_and_a_name_where_missing_is_another_thing(tmp_path):
@@ -186,10 +186,10 @@ def test_text_labels_need_the_one_that_counts_as_1(tmp_path, ending):
 
 
 def test_a_missing_text_label_is_not_a_negative_one(tmp_path):
-    for missing in ("", "NA", "nan"):
+    for missing, said in {"": "is empty", "NA": "is missing ('NA')", "nan": "is missing ('nan')"}.items():
         path = write(tmp_path, "t.csv", f"y,p,domain\nyes,0.1,a\n{missing},0.2,b\n")
         assert refusal(lambda path=path: read_predictions(path, positive="yes")).startswith(
-            "column 'y' at data row 2 is empty"
+            f"column 'y' at data row 2 {said}; "
         )
 
 
@@ -223,20 +223,30 @@ BAD_FILES = {
     "ragged": (
         "t.csv",
         b"y,p,domain\n0,0.1,a\n1,0.2\n",
-        r"t\.csv' cannot be read as csv \(.*Expected 3 columns, got 2",
+        r"t\.csv' at data row 2 has 2 cells where the header names 3 columns; check that it is whole",
     ),
     "text in the score": (
         "t.csv",
         b"y,p,domain\n0,0.1,a\n1,high,b\n",
-        r"column 'p' of file '.*' at data row 2 has 'high'; it must hold numbers",
+        r"column 'p' at data row 2 has 'high'; it must hold numbers",
     ),
     "empty score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,,b\n", r"column 'p' at data row 2 is empty"),
-    "nan score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,NaN,b\n", r"column 'p' at data row 2 is empty"),
+    "nan score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,NaN,b\n", r"column 'p' at data row 2 is missing \('NaN'\)"),
     "infinite score": ("t.csv", b"y,p,domain\n0,0.1,a\n1,inf,b\n", r"column 'p' at data row 2 is inf"),
-    "latin-1": (
+    "text that is mostly UTF-8": (
         "t.csv",
-        "y,p,domain\n0,0.1,Zürich\n".encode("latin-1"),
-        r"column 'domain' of file '.*' at data row 1 has text that is not UTF-8",
+        "y,p,domain\n0,0.1,Zürich\n1,0.2,Köln\n0,0.3,M".encode() + b"\xfcnchen\n",
+        r"column 'domain' of file '.*' at data row 3 has text that is not UTF-8; save it as UTF-8",
+    ),
+    "no encoding that is known": (
+        "t.csv",
+        b"y,p,domain\n0,0.1,Z\x81rich\n",
+        r"t\.csv' is neither UTF-8 nor UTF-16 nor Windows-1252; save it as UTF-8",
+    ),
+    "bytes that are no text": (
+        "t.csv",
+        bytes(range(256)) * 8,
+        r"t\.csv' holds bytes that are no text; name its format",
     ),
     "random bytes as parquet": ("t.parquet", bytes(range(256)) * 8, r"t\.parquet' cannot be read as parquet \("),
     "random bytes as arrow": ("t.arrow", bytes(range(256)) * 8, r"t\.arrow' cannot be read as arrow \("),
@@ -246,10 +256,16 @@ BAD_FILES = {
         r"t\.ndjson' cannot be read as ndjson \(",
     ),
     "broken first line": ("t.ndjson", b'{"y":0,"p"\n', r"t\.ndjson' cannot be read as ndjson \("),
-    "unknown ending": (
+    "a workbook": (
         "t.xlsx",
         b"PK",
-        r"^format is not given, and .* file '.*t\.xlsx' does not tell it; choose one of arrow",
+        r"^file '.*t\.xlsx' is an Excel workbook; in Excel save its sheet as CSV UTF-8 \(File, Save As\)\.$",
+    ),
+    "a workbook called csv": ("t.csv", b"PK\x03\x04\x14", r"t\.csv' is a zip archive or an Excel workbook, not text"),
+    "a table called data": (
+        "t.data",
+        b"y",
+        r"^format is not given, and the ending of file '.*t\.data' does not tell it",
     ),
 }
 

@@ -26,6 +26,12 @@ GUESSES = {
         None,
     ),
     "one column per domain": (["y", "p", "group_a", "group_b"], "y", ("p",), ("group_a", "group_b"), None),
+    "a hospital's": (["patient", "died", "risk", "hospital"], "died", ("risk",), ("hospital",), None),
+    "a centre's": (["Event", "yhat", "Centre"], "Event", ("yhat",), ("Centre",), None),
+    "a state's": (["outcome", "predicted", "state"], "outcome", ("predicted",), ("state",), None),
+    "a clinic's": (["readmitted", "pred", "clinic"], "readmitted", ("pred",), ("clinic",), None),
+    "a ward's": (["outcome", "proba", "ward"], "outcome", ("proba",), ("ward",), None),
+    "a probability beside the predicted class": (["y", "pred", "prob", "site"], "y", ("prob",), ("site",), None),
     "weight": (["y", "p", "domain", "sample_weight"], "y", ("p",), ("domain",), "sample_weight"),
     "body weight in full is a weight too": (["y", "p", "domain", "Weight"], "y", ("p",), ("domain",), "Weight"),
 }
@@ -69,8 +75,38 @@ REFUSED = {
         r"^label is not given, and no column of 'p', 'domain' looks like the label; name the column\.$",
     ),
     "no score": (["y", "domain"], {}, r"^scores is not given, and no column of 'y', 'domain' looks like the score"),
-    "no domain": (["y", "p", "ward"], {}, r"^domains is not given, and .*'ward' looks like the domain"),
-    "two that start with prob": (["y", "prob_a", "prob_b", "site"], {}, r"^scores is not given"),
+    "no domain": (["y", "p", "bed"], {}, r"^domains is not given, and .*'bed' looks like the domain"),
+    "two that start with prob": (
+        ["y", "prob_a", "prob_b", "site"],
+        {},
+        r"^scores is not given, and it could be 'prob_a' or 'prob_b'; name the column\.$",
+    ),
+    "two labels": (
+        ["died", "outcome", "p", "site"],
+        {},
+        r"^label is not given, and it could be 'died' or 'outcome'; name",
+    ),
+    "two scores": (
+        ["y", "risk", "score", "site"],
+        {},
+        r"^scores is not given, and it could be 'risk' or 'score'; name",
+    ),
+    "three domains": (
+        ["y", "p", "hospital", "ward", "Region"],
+        {},
+        r"^domains is not given, and it could be 'hospital', 'ward' or 'Region'; name the column\.$",
+    ),
+    "one name in other letters": (
+        ["y", "Y", "p", "site"],
+        {},
+        r"^label is not given, and it could be 'y' or 'Y'; name",
+    ),
+    "a pattern of nothing": (
+        ["y", "p", "group_a"],
+        {"domains": ["id_*"]},
+        r"^domains is 'id_\*', which matches no column of",
+    ),
+    "a pattern and its column": (["y", "p", "id_a"], {"domains": ["id_a", "id_a"]}, r"^column 'id_a' is named twice"),
     "one column of a domain": (["y", "p", "group_a"], {}, r"^domains is not given"),
     "not there": (
         ["y", "p", "domain"],
@@ -123,6 +159,22 @@ def test_a_split_may_be_the_domain_too():
     assert (found.domains, found.split, found.guessed) == (("fold",), "fold", ("label",))
 
 
-def test_a_table_with_semicolons_is_told_so():
-    with pytest.raises(InputError, match=r"^table 't\.csv' is separated by semicolons; save it with commas"):
-        find_roles(["y;p;domain"], table="t.csv")
+def test_a_pattern_stands_for_the_columns_that_match_it():
+    names = ["id_label", "p", "id_m", "id_f", "id_x", "other", "run[1]"]
+    found = find_roles(names, label="id_label", domains=["id_*", "other"])
+    assert found.domains == ("id_m", "id_f", "id_x", "other")
+    assert str(found) == (
+        "label 'id_label'; score 'p' (guessed); domain 'id_m', 'id_f', 'id_x', 'other' (matching 'id_*')"
+    )
+    # a column that is called like a pattern is that column
+    assert find_roles(names, label="id_label", domains=["run[1]"]).domains == ("run[1]",)
+    assert find_roles(names, label="id_label", domains=["id_[mf]"]).domains == ("id_m", "id_f")
+
+
+def test_what_need_not_be_there_is_left_out_where_it_is_unclear():
+    found = find_roles(["y", "p", "domain", "weight", "frequency"], optional=["weight"])
+    assert (found.weight, dict(found.unclear)) == (None, {"weight": ("weight", "frequency")})
+    assert str(found).endswith("; no weight (it could be 'weight' or 'frequency')")
+    found = find_roles(["text", "state", "country"], ["input"], optional=["domain"], kind="text")
+    assert (found.domains, found.to_be_said) == ((), True)
+    assert str(found) == "input 'text' (guessed); no domain (it could be 'state' or 'country')"

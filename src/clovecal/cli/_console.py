@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from clovecal.errors import InputError, OutputExists
+from clovecal.errors import InputError, MissingValues, OutputExists, Percentages
 from clovecal.files import check_writable
 from clovecal.progress import on_terminal
 
@@ -38,10 +38,14 @@ def table_options(command: F) -> F:
                 "domains",
                 multiple=True,
                 metavar="COLUMN",
-                help="Column of domain labels; once per 0/1 column for domains that overlap.",
+                help="Column of domain labels; once per 0/1 column for domains that overlap, or a quoted pattern of "
+                "them ('id_*').",
             ),
             click.option("--weight", metavar="COLUMN", help="Column of weights (frequencies)."),
             click.option("--positive", metavar="VALUE", help="The label that counts as 1, when labels are text."),
+            click.option(
+                "--drop-missing", is_flag=True, help="Drop rows that lack a label, score, domain or weight, and say so."
+            ),
             click.option(
                 "--format",
                 type=click.Choice(["csv", "tsv", "parquet", "arrow", "ndjson"]),
@@ -69,20 +73,32 @@ def output_option(what: str) -> Callable[[F], F]:
     return add
 
 
+percent_option = click.option("--percent", is_flag=True, help="Scores are percentages: divide them by 100.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
 def load(source: str, options: dict[str, Any]) -> PredictionTable:
-    """Read a table, say on standard error which columns were guessed and how it was reduced."""
+    """Read a table, and say on standard error what was assumed, guessed, dropped and put together."""
     from clovecal.tables import read_predictions
 
     with progress(f"Reading {source}"):
         table = read_predictions(source, **options)
-    if table.columns.guessed:
-        click.echo(f"{source}: {table.columns}.", err=True)
-    if table.reduced:
-        click.echo(f"{source}: {table.n_rows:,} rows put together by {table.reduced}.", err=True)
+    say_notes(table, source)
     return table
+
+
+def say_notes(table: PredictionTable, source: str) -> None:
+    """Say on standard error what a user must know of how a table was read."""
+    for note in table.notes():
+        click.echo(f"{source}: {note}.", err=True)
+
+
+def say_how_read(source: str | Path) -> None:
+    """Say on standard error how a file of text is read that is not written as its ending says."""
+    from clovecal.tables import open_table
+
+    if (how := open_table(source).read_as()) is not None:
+        click.echo(f"{source}: read as {how}.", err=True)
 
 
 @contextmanager
@@ -100,8 +116,27 @@ def naming(table: PredictionTable) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        place = {} if table.reduced is None else {"row": None}  # rows that stand together have no number in the file
-        raise error.about(said.get(error.argument, error.argument), row_name="data row", first_row=1, **place) from None
+        whole = _in_the_file(error, table)
+        raise whole.about(said.get(whole.argument, whole.argument)) from None
+
+
+def _in_the_file(error: InputError, table: PredictionTable) -> InputError:
+    """Return an error about rows as one about the file: with its data rows, and all that is out of range at once."""
+    import numpy as np
+
+    from clovecal.tables.problems import as_error, problems_of_rows
+
+    if table.reduced is not None:  # rows that stand together have no number in the file
+        return error.about(error.argument, row=None)
+    columns = table.columns
+    about = {"y": columns.label, "p": columns.scores[0], "sample_weight": columns.weight}.get(error.argument)
+    if error.row is not None and about is not None:
+        rows = np.arange(len(table.y)) if table.rows is None else table.rows
+        found = problems_of_rows(table.y, table.p, table.sample_weight, columns, rows)
+        if any(one.column == about for one in found) and (len(found) > 1 or found[0].count > 1):
+            return as_error(found, "the table")
+    row = error.row if error.row is None or table.rows is None else int(table.rows[error.row])
+    return error.about(error.argument, row=row, row_name="data row", first_row=1)
 
 
 class Group(click.Group):
@@ -145,6 +180,10 @@ def in_words_of(error: InputError, command: click.Command | None) -> InputError:
     if isinstance(error, OutputExists):
         error.remedy = "add --force to replace it, or choose another name"
     names = {} if command is None else {one.name: _shown(one) for one in command.params}
+    if isinstance(error, MissingValues):
+        error.remedy = error.remedy.replace("drop_missing=True", names.get("drop_missing", "drop_missing=True"))
+    if isinstance(error, Percentages) and "percent" in names:
+        error.remedy = f"divide percentages by 100, or add {names['percent']}"
     words = " and ".join(names.get(name, name) for name in error.argument.split(" and "))
     return error.about(words) if words != error.argument else error
 
@@ -196,8 +235,11 @@ __all__ = [
     "naming",
     "needing",
     "output_option",
+    "percent_option",
     "print_json",
     "progress",
     "reject_input_as_output",
+    "say_how_read",
+    "say_notes",
     "table_options",
 ]

@@ -57,4 +57,6 @@ def command(
         click.echo(f"{file}: {roles}; {calibrator} does not say which column it was fitted on.", err=True)
     for doubt in doubts:
         click.echo(f"{file}: {doubt.message}", err=True)
+    if (how := table.read_as(roles.scores)) is not None:
+        click.echo(f"{file}: read as {how}.", err=True)
     click.echo(f"{rows:,} rows written to {output}.", err=True)

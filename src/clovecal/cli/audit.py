@@ -14,6 +14,7 @@ from clovecal.cli._console import (
     json_option,
     load,
     naming,
+    percent_option,
     print_json,
     progress,
     reject_input_as_output,
@@ -25,6 +26,7 @@ from clovecal.cli._registered import import_option
 @click.command("audit")
 @click.argument("file")
 @table_options
+@percent_option
 @click.option("--task", type=click.Choice(["binary", "multiclass", "regression"]), help="What kind of model (guessed).")
 @click.option("--bins", default=10, show_default=True, help="Bins of the calibration error.")
 @click.option("--ci", default=0.95, show_default=True, help="Confidence level of the intervals.")

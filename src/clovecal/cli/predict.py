@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from clovecal.cli._console import check_writable, needing, output_option, progress, reject_input_as_output
+from clovecal.cli._console import (
+    check_writable,
+    needing,
+    output_option,
+    progress,
+    reject_input_as_output,
+    say_how_read,
+)
 from clovecal.cli._registered import import_option
 from clovecal.errors import InputError
 
@@ -158,7 +165,8 @@ def _predict_with_network(
     with progress(f"Predicting {table or images}"):
         rows = read_new(network, table, images=images, input=input, label=label, domains=domains)
         write_table(output, predictions(network, rows, features=features), overwrite=True)
-    if rows.roles is not None:
+    if table is not None and rows.roles is not None:
+        say_how_read(table)
         click.echo(f"{table}: {rows.roles.in_words('text' if images is None else 'image')}.", err=True)
     classes = f"; classes: {', '.join(described.classes)}" if described.classes else ""
     click.echo(f"{len(rows):,} rows written to {output}{classes}.", err=True)

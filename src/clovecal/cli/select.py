@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from clovecal.cli._console import json_option, naming, print_json, progress, table_options
+from clovecal.cli._console import json_option, naming, percent_option, print_json, progress, table_options
 from clovecal.cli._registered import RegisteredName, import_option
 from clovecal.selection import CRITERIA
 
@@ -25,6 +25,7 @@ class _Floor(click.ParamType):  # type: ignore[type-arg]  # not generic in click
 @click.command("select")
 @click.argument("files", nargs=-1, required=True)
 @table_options
+@percent_option
 @click.option("--model", metavar="COLUMN", help="Column of model names, when FILES is one long file.")
 @click.option(
     "--min-accuracy",
@@ -86,8 +87,8 @@ def command(
 
     with progress("Reading"):
         candidates, table = read_models(files, model=model, **columns)
-    if table.columns.guessed:
-        click.echo(f"{table.columns}.", err=True)
+    for note in table.notes():
+        click.echo(f"{note}.", err=True)
     with naming(table), progress("Judging"):
         selection = select(
             candidates,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clovecal.cli._console import json_option, needing, print_json, progress
+from clovecal.cli._console import json_option, needing, print_json, progress, say_how_read
 from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
@@ -204,6 +204,7 @@ def command(
         **recipe_values,
     )
     if is_first_process():
+        say_how_read(table)
         _announce(table, roles.in_words(kind), data)
     own_weights = None if weights in (None, "cache") else Path(str(weights))
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +13,7 @@ from clovecal.errors import InputError
 from clovecal.files import check_writable
 from clovecal.progress import SILENT, Progress
 from clovecal.scores import FittedOn, ScoreRangeWarning, SeenScores
-from clovecal.tables.columns import numbers_of
+from clovecal.tables.columns import is_text_type, numbers_in_text, numbers_of
 from clovecal.tables.formats import TableFile, data_row_error
 from clovecal.tables.roles import find_roles
 from clovecal.tables.writing import output_format, table_writer
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TEXT = ("csv", "tsv")
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 
 
 class Predictor(Protocol):
@@ -95,12 +93,13 @@ def apply_to_file(
         raise InputError("column", f"is {column!r}, but {table.name!r} has {taken!r} already", "name another")
     as_text = table.columns if table.format in _TEXT and format in _TEXT else ()
     rows, seen = 0, None
+    decimal = table.decimal(names)
     done = progress.task(f"Calibrating {table.name}")
     with table_writer(path, overwrite=overwrite) as write:
-        for batch in table.batches(as_text=as_text):
+        for batch in table.batches(as_text=as_text, decimal=decimal):
             if batch.num_rows == 0:
                 continue
-            values = _scores(batch, names, rows)
+            values = _scores(batch, names, rows, decimal)
             if fitted_on is not None:
                 if rows == 0:
                     _reject_other_task(batch, fitted_on)
@@ -118,8 +117,8 @@ def apply_to_file(
     return rows
 
 
-def _scores(batch: pa.RecordBatch, names: tuple[str, ...], first: int) -> FloatArray:
-    return np.column_stack([numbers_of(_parsed(batch.column(name), name, first), name, first) for name in names])
+def _scores(batch: pa.RecordBatch, names: tuple[str, ...], first: int, decimal: str) -> FloatArray:
+    return np.column_stack([_numbers(batch.column(name), name, first, decimal) for name in names])
 
 
 def _called(names: tuple[str, ...]) -> str:
@@ -175,17 +174,8 @@ def _with_calibrated(
     return batch
 
 
-def _parsed(array: Any, name: str, first: int) -> Any:
-    """Return text as numbers; a text format's other columns stay the text they are."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_string(array.type):
-        return array
-    text = pc.utf8_trim_whitespace(array)
-    try:
-        return pc.cast(text, pa.float64())
-    except pa.ArrowInvalid:
-        cells = enumerate(text.to_pylist())
-        row, bad = next((row, one) for row, one in cells if one is not None and not _NUMBER.fullmatch(one))
-        raise data_row_error(f"column {name!r}", f"has {bad!r}", "it must hold numbers", row=first + row) from None
+def _numbers(array: Any, name: str, first: int, decimal: str) -> FloatArray:
+    """Return scores as numbers; a text format's columns are read as the text they are, to be written as such."""
+    if is_text_type(array.type):
+        return numbers_in_text(array, name, first, decimal=decimal)
+    return numbers_of(array, name, first)

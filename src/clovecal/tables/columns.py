@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from clovecal._checks import AnyArray, FloatArray
 from clovecal.errors import InputError
-from clovecal.tables.formats import data_row_error, open_table
+from clovecal.tables.formats import data_row_error, number_remedy, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,12 @@ TextArray: TypeAlias = npt.NDArray[Any]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_MISSING = ("", "na", "n/a", "nan", "null")  # labels that stand for no label
+MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none", "<na>", "nat", "#n/a")  # in small letters
+# A number in a text format, with a decimal point or comma.
+NUMBER = {
+    mark: rf"(?i)^[+-]?(?:(?:\d+{re.escape(mark)}?\d*|{re.escape(mark)}\d+)(?:e[+-]?\d+)?|inf(?:inity)?)$"
+    for mark in ".,"
+}
 _TRUTH = {"True": "1", "False": "0", "true": "1", "false": "0"}
 
 
@@ -184,7 +189,7 @@ def text_label_error(name: str, found: Sequence[Any]) -> InputError:
     )
 
 
-def labels_of(array: Any, name: str, positive: str | None, first: int) -> FloatArray:
+def labels_of(array: Any, name: str, positive: str | None, first: int, *, decimal: str = ".") -> FloatArray:
     """Return a column of labels as numbers: 1 for the positive label where one is named.
 
     Parameters
@@ -197,29 +202,80 @@ def labels_of(array: Any, name: str, positive: str | None, first: int) -> FloatA
         The label that counts as 1; None: labels are numbers.
     first
         How many rows of the file come before the batch.
+    decimal
+        The decimal mark of numbers in text.
     """
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    is_text = _is_text(array.type)
+    is_text = is_text_type(array.type)
     if not is_text and positive is None:
         return numbers_of(array, name, first)
     import pyarrow.compute as pc  # slow to import, and numbers need none of it
 
     if is_text:
         array = pc.cast(array, pa.string())
-        missing = pc.is_in(pc.utf8_lower(array), pa.array(_MISSING, pa.string()))
-        array = pc.if_else(missing, pa.scalar(None, pa.string()), array)
+        array = pc.if_else(missing_labels(array), pa.scalar(None, pa.string()), array)
     _reject_missing(array, name, first)
     if positive is not None:
         return _as_numpy(pc.equal(pc.cast(array, pa.string()), positive)).astype(np.float64)
-    try:  # a text format's numbers, or true and false
-        kind = pa.bool_() if array[0].as_py().lower() in ("true", "false") else pa.float64()
-        array = pc.cast(pc.utf8_trim_whitespace(array), kind)
-    except pa.ArrowInvalid:
+    if len(array) and array[0].as_py().strip().lower() in ("true", "false"):
+        try:
+            return numbers_of(pc.cast(pc.utf8_trim_whitespace(array), pa.bool_()), name, first)
+        except pa.ArrowInvalid:
+            raise text_label_error(name, pc.unique(array).to_pylist()) from None
+    try:
+        return numbers_in_text(array, name, first, decimal=decimal)
+    except InputError:
+        numbers = pc.match_substring_regex(pc.utf8_trim_whitespace(array), NUMBER[decimal])
+        if 2 * pc.sum(numbers).as_py() > len(array):  # a slip among numbers
+            raise
         raise text_label_error(name, pc.unique(array).to_pylist()) from None
-    return numbers_of(array, name, first)
+
+
+def missing_labels(array: Any) -> Any:
+    """Return where a column of texts has no label: nothing, or a word such as NA.
+
+    Parameters
+    ----------
+    array
+        The column.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.is_in(pc.ascii_lower(array), pa.array([*MISSING_LABELS, None], pa.string()))
+
+
+def numbers_in_text(array: Any, name: str, first: int, *, decimal: str = ".") -> FloatArray:
+    """Return numbers that are written as text, or raise with the first row that holds none.
+
+    Parameters
+    ----------
+    array, name, first
+        As in `labels_of`.
+    decimal
+        The decimal mark; numbers with the other one are refused.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    _reject_missing(array, name, first)  # which in a text format is nothing between two separators
+    text = pc.utf8_trim_whitespace(array)
+    if decimal == ",":
+        wrong = pc.invert(pc.match_substring_regex(text, NUMBER[","]))
+        text = pc.replace_substring(text, ",", ".")
+    else:
+        try:
+            return numbers_of(pc.cast(text, pa.float64()), name, first)
+        except pa.ArrowInvalid:
+            wrong = pc.invert(pc.match_substring_regex(text, NUMBER["."]))
+    if pc.any(wrong).as_py():
+        row = pc.index(wrong, True).as_py()
+        value = array[row].as_py().strip()
+        raise data_row_error(f"column {name!r}", f"has {value!r}", number_remedy(value, decimal), row=first + row)
+    return numbers_of(pc.cast(text, pa.float64()), name, first)
 
 
 def numbers_of(array: Any, name: str, first: int) -> FloatArray:
@@ -282,7 +338,8 @@ def _as_numpy(array: Any) -> AnyArray:
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
-def _is_text(kind: Any) -> bool:
+def is_text_type(kind: Any) -> bool:
+    """Whether a column's type is one of texts."""
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
@@ -293,7 +350,8 @@ def _reject_missing(array: Any, name: str, first: int) -> None:
         import pyarrow.compute as pc
 
         row = pc.index(pc.is_null(array), True).as_py()
-        raise data_row_error(f"column {name!r}", "is empty", "fill it in or drop such rows", row=first + row)
+        said = "is empty" if is_text_type(array.type) else "is missing"
+        raise data_row_error(f"column {name!r}", said, "fill it in or drop such rows", row=first + row)
 
 
 def _parsed(texts: TextArray) -> FloatArray:

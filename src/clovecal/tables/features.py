@@ -234,7 +234,8 @@ def _from_table(
         members = {roles.domains[0]: _labels(whole, roles.domains[0])}
     else:
         members = {name: numbers_of(whole[name].combine_chunks(), name, 0) for name in roles.domains}
-    words = [str(roles)]
+    read_as = table.read_as(as_numbers or None)
+    words = [str(roles)] if read_as is None else [f"read as {read_as}", str(roles)]
     if names is None:
         words.append(_features_in_words(wanted, [name for name in used if name not in {*wanted, *others}]))
     return FeatureRows(X, y, members, "; ".join(words))

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 
-from clovecal._checks import AnyArray, FloatArray, as_floats
+from clovecal._checks import AnyArray, FloatArray, IntArray, as_floats
 from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.tables.columns import reject_absent_label, text_label_error
-from clovecal.tables.predictions import PredictionTable, prediction_roles
+from clovecal.tables.predictions import How, PredictionTable, prediction_roles
+from clovecal.tables.problems import dropped_in_words
 from clovecal.tables.reduction import CELLS, SMALLEST, within_cells
 from clovecal.tables.roles import Roles, reject_duplicates
 
 
-def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_rows: int) -> PredictionTable:
+def from_frame(source: Any, said: Mapping[str, Any], how: How) -> PredictionTable:
     """Read predictions from a frame that narwhals understands."""
+    positive = how.positive
     try:
         frame = nw.from_native(source)
         schema = frame.collect_schema()
@@ -36,20 +39,30 @@ def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_r
     label = columns.label
     assert label is not None  # predictions without one were refused
     frame = frame.select(*columns.used)
+    dropped: dict[str, int] = {}
+    kept = None
+    if how.drop_missing:
+        frame, dropped, kept = _without_missing(frame, columns)
+    n_dropped = dropped.pop("", 0)
     if positive is None and schema[label] in (nw.String, nw.Categorical, nw.Enum):
         raise text_label_error(label, _eager(frame.select(label))[label].unique().to_list())
     if positive is not None:
         if _eager(frame.select(nw.col(label).is_null().any()))[label][0]:  # some engines: not equal, so negative
             raise InputError(f"column {label!r}", "has missing values", "fill them in or drop those rows")
         frame = frame.with_columns((nw.col(label).cast(nw.String) == positive).alias(label))
+    if how.percent:
+        frame = frame.with_columns(*((nw.col(name) / 100).alias(name) for name in columns.scores))
     n_rows = int(_eager(frame.select(nw.len().alias("n")))["n"][0])
+    if n_rows == 0 and n_dropped:
+        words = dropped_in_words(dropped, columns, n_dropped, 0)
+        raise InputError("the table", f"has no row without a missing value ({words})", "name other columns")
     if n_rows == 0:
         raise InputError("the table", "has no rows", "give a table with rows")
     simple = len(columns.scores) == 1 and len(columns.domains) == 1
-    if n_rows > max_rows and simple and _is_countable(frame, columns):
+    if n_rows > how.max_rows and simple and _is_countable(frame, columns):
         table = _grouped(frame, columns, n_rows)
         reject_absent_label(table.y, label, positive)
-        return table
+        return replace(table, dropped=dropped, n_dropped=n_dropped)
     rows = _eager(frame)
     y = _column(rows, label)
     reject_absent_label(y, label, positive)
@@ -69,7 +82,40 @@ def from_frame(source: Any, said: Mapping[str, Any], positive: str | None, max_r
         columns=columns,
         n_rows=n_rows,
         reduced=None,
+        dropped=dropped,
+        n_dropped=n_dropped,
+        rows=kept if n_dropped else None,
     )
+
+
+def _without_missing(frame: Any, columns: Roles) -> tuple[Any, dict[str, int], IntArray | None]:
+    """Return the rows that lack nothing, how many lack what, and which rows they are, where rows have an order.
+
+    Rows that lack anything at all are counted under the empty name.
+    """
+    schema = frame.collect_schema()
+    named = columns.domains if len(columns.domains) == 1 else ()
+    lacking = {name: _is_missing(name, schema[name], name in named) for name in columns.used}
+    anywhere = nw.any_horizontal(*lacking.values(), ignore_nulls=True)
+    counts = _eager(
+        frame.select(
+            *(one.cast(nw.Int64).sum().alias(f"_{number}") for number, one in enumerate(lacking.values())),
+            anywhere.cast(nw.Int64).sum().alias("_any"),
+        )
+    )
+    count_of = {name: int(counts[f"_{number}"][0] or 0) for number, name in enumerate(lacking)}
+    count_of[""] = int(counts["_any"][0] or 0)
+    kept = None
+    if isinstance(frame, nw.DataFrame):
+        kept = np.flatnonzero(~frame.select(anywhere.alias("_any"))["_any"].to_numpy().astype(bool))
+    return frame.filter(~anywhere), {name: count for name, count in count_of.items() if count}, kept
+
+
+def _is_missing(name: str, kind: Any, is_name: bool) -> Any:
+    column = nw.col(name)
+    if kind.is_float() and not is_name:
+        return column.is_null() | column.is_nan().fill_null(True)
+    return column.is_null()
 
 
 def _is_countable(frame: Any, columns: Roles) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from clovecal._checks import AnyArray
 from clovecal.errors import InputError
-from clovecal.tables.formats import data_row_error, find_paths, open_table
+from clovecal.tables.formats import data_row_error, file_stem, find_paths, open_table
 from clovecal.tables.predictions import PredictionTable, read_predictions
 
 
@@ -29,6 +30,7 @@ def read_models(
         As in `read_predictions`.
     """
     tables = _from_long(sources, model, options) if model is not None else _from_files(sources, options)
+    tables = _in_all(tables)
     names = list(tables)
     first = tables[names[0]]
     for name in names[1:]:
@@ -40,11 +42,12 @@ def _from_files(sources: Sequence[str], options: dict[str, Any]) -> dict[str, Pr
     tables: dict[str, PredictionTable] = {}
     paths = [path for source in sources for path in ([Path("-")] if source == "-" else find_paths(str(source)))]
     # Tables of networks are named after their split, and their folders after the model: erm/val.parquet.
-    alike = len({path.stem for path in paths}) < len(paths)
+    alike = len({file_stem(path) for path in paths}) < len(paths)
     for path in paths:
-        name = f"{path.parent.name}/{path.stem}" if alike and path.parent.name else path.stem
+        stem = file_stem(path)
+        name = f"{path.parent.name}/{stem}" if alike and path.parent.name else stem
         if name in tables:
-            raise InputError("two files", f"are named {path.stem!r}", "give each model's file a name of its own")
+            raise InputError("two files", f"are named {stem!r}", "give each model's file a name of its own")
         # Rows must stay aligned with the other models', so they are not put together.
         tables[name] = read_predictions(path, max_rows=np.iinfo(np.int64).max, **options)
     return tables
@@ -79,6 +82,27 @@ def _from_long(sources: Sequence[str], model: str, options: dict[str, Any]) -> d
         name: read_predictions(rest.filter(pc.equal(names, name)), max_rows=np.iinfo(np.int64).max, **options)
         for name in pc.unique(names).to_pylist()
     }
+
+
+def _in_all(tables: dict[str, PredictionTable]) -> dict[str, PredictionTable]:
+    """Return the rows that no table has dropped, of every table."""
+    if not any(table.n_dropped for table in tables.values()):
+        return tables
+    in_file = {table.n_rows + table.n_dropped for table in tables.values()}
+    if len(in_file) > 1:  # said where the rows are compared
+        return tables
+    shared = np.ones(in_file.pop(), dtype=bool)
+    for table in tables.values():
+        if table.rows is not None:
+            shared &= np.isin(np.arange(len(shared)), table.rows)
+    if not shared.any():
+        raise InputError("the models", "have no row in common without a missing value", "name other columns")
+    n_dropped = int(np.count_nonzero(~shared))
+    restricted = {
+        name: table.restrict(np.flatnonzero(shared if table.rows is None else shared[table.rows]))
+        for name, table in tables.items()
+    }
+    return {name: replace(table, dropped={}, n_dropped=n_dropped) for name, table in restricted.items()}
 
 
 def _check_same_rows(first_name: str, first: PredictionTable, name: str, table: PredictionTable) -> None:

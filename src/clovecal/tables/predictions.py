@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from clovecal._checks import AnyArray, FloatArray
+from clovecal._checks import AnyArray, FloatArray, IntArray
 from clovecal.domains import Domains
 from clovecal.errors import InputError
-from clovecal.tables.columns import labels_of, names_of, numbers_of, reject_absent_label, whole_numbers
+from clovecal.tables.columns import (
+    is_text_type,
+    labels_of,
+    missing_labels,
+    names_of,
+    numbers_of,
+    reject_absent_label,
+    whole_numbers,
+)
 from clovecal.tables.formats import TableFile, open_table
+from clovecal.tables.problems import as_error, dropped_in_words, problems_of
 from clovecal.tables.reduction import CellCounts, WeightedRows, distinct_atoms, is_countable, joined, scores_repeat
 from clovecal.tables.roles import Roles, find_roles
 
@@ -35,9 +44,19 @@ class PredictionTable:
     columns
         Where they came from.
     n_rows
-        Rows of the original table.
+        Rows of the original table, but for those that were dropped.
     reduced
         None, or how rows were put together ("distinct scores", "score cells").
+    read_as
+        None, or how a text file was read that is not written as its ending says ("semicolon-separated with decimal
+        commas, cp1252").
+    dropped
+        Rows that were dropped for lack of a value, by the column that lacks it; one row may lack several.
+    n_dropped
+        How many rows were dropped.
+    rows
+        After rows were dropped, each one's row in the file, from 0; None where rows are as in the file, or stand
+        together.
     """
 
     y: AnyArray
@@ -47,6 +66,41 @@ class PredictionTable:
     columns: Roles
     n_rows: int
     reduced: str | None
+    read_as: str | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    n_dropped: int = 0
+    rows: IntArray | None = None
+
+    def notes(self) -> list[str]:
+        """Return what a user must know of how the table was read, a clause each: what was assumed, guessed, dropped."""
+        said = []
+        if self.read_as is not None:
+            said.append(f"read as {self.read_as}")
+        if self.columns.to_be_said:
+            said.append(str(self.columns))
+        if self.n_dropped:
+            said.append(dropped_in_words(self.dropped, self.columns, self.n_dropped, self.n_rows))
+        if self.reduced is not None:
+            said.append(f"{self.n_rows:,} rows put together by {self.reduced}")
+        return said
+
+    def restrict(self, kept: IntArray) -> PredictionTable:
+        """Return the table of the rows at these positions.
+
+        Parameters
+        ----------
+        kept
+            Positions in this table.
+        """
+        return replace(
+            self,
+            y=self.y[kept],
+            p=self.p[kept],
+            domains=self.domains.restrict(kept),
+            sample_weight=None if self.sample_weight is None else self.sample_weight[kept],
+            n_rows=len(kept),
+            rows=kept if self.rows is None else self.rows[kept],
+        )
 
 
 def read_predictions(
@@ -58,6 +112,8 @@ def read_predictions(
     weight: str | None = None,
     fitted_scores: Sequence[str] = (),
     positive: str | None = None,
+    drop_missing: bool = False,
+    percent: bool = False,
     format: str | None = None,
     max_rows: int = 2_000_000,
 ) -> PredictionTable:
@@ -69,11 +125,16 @@ def read_predictions(
         Path, glob, "-" (standard input), a `TableFile`, or any frame narwhals understands: polars, pandas, pyarrow,
         duckdb, dask, pyspark.
     label, scores, domains, weight
-        Column names; what is missing is guessed from the names.
+        Column names; what is missing is guessed from the names. A pattern among the domains, such as "id_*", stands for
+        all columns that match it.
     fitted_scores
         As in `find_roles`.
     positive
         The label that counts as 1, when labels are text such as "yes" and "no".
+    drop_missing
+        Whether rows are dropped that lack a label, a score, a domain or a weight; ``dropped`` says how many.
+    percent
+        Whether scores are percentages, to be divided by 100.
     format
         Of a file whose ending does not tell.
     max_rows
@@ -83,6 +144,11 @@ def read_predictions(
     -------
     PredictionTable
         With ``columns`` that say what was guessed.
+
+    Notes
+    -----
+    A table that cannot be used is refused with all that is wrong with it in one message: missing values, what is no
+    number, and values out of range, each with the number of rows and the first of them.
     """
     said: Mapping[str, Any] = {
         "label": label,
@@ -93,10 +159,23 @@ def read_predictions(
     }
     if isinstance(source, (str, Path, TableFile)):
         file = source if isinstance(source, TableFile) else open_table(source, format=format)
-        return _from_batches(file, prediction_roles(file.columns, said), positive, max_rows)
+        how = How(positive=positive, drop_missing=drop_missing, percent=percent, max_rows=max_rows)
+        return _from_file(file, prediction_roles(file.columns, said), how)
     from clovecal.tables.frames import from_frame  # needs narwhals
 
-    return from_frame(source, said, positive, max_rows)
+    return from_frame(
+        source, said, How(positive=positive, drop_missing=drop_missing, percent=percent, max_rows=max_rows)
+    )
+
+
+@dataclass(frozen=True)
+class How:
+    """How `read_predictions` was asked to read."""
+
+    positive: str | None
+    drop_missing: bool
+    percent: bool
+    max_rows: int
 
 
 def prediction_roles(available: Sequence[str], said: Mapping[str, Any]) -> Roles:
@@ -112,40 +191,69 @@ def prediction_roles(available: Sequence[str], said: Mapping[str, Any]) -> Roles
     return find_roles(available, ("label", "score", "domain"), optional=("weight",), **said)
 
 
-def _from_batches(file: Any, columns: Roles, positive: str | None, max_rows: int) -> PredictionTable:
-    gathered = _Gathered(columns, max_rows, written=file.format in ("csv", "tsv"))
-    for rows in _one_ahead(_converted(file, columns, positive, gathered)):
+def _from_file(file: TableFile, columns: Roles, how: How) -> PredictionTable:
+    try:
+        return _from_batches(file, columns, how)
+    except InputError as error:
+        try:
+            found = problems_of(
+                file, columns, positive=how.positive, drop_missing=how.drop_missing, percent=how.percent
+            )
+        except InputError:  # not even that can be read
+            found = []
+        if any(one.certain for one in found):
+            raise as_error(found, "standard input" if file.name == "-" else f"table {file.name!r}") from None
+        raise error from None
+
+
+def _from_batches(file: TableFile, columns: Roles, how: How) -> PredictionTable:
+    label = str(columns.label)
+    named = columns.domains if len(columns.domains) == 1 else ()
+    numbers = [name for name in columns.used if name not in named]
+    read_as = file.read_as(numbers)
+    gathered = _Gathered(columns, how.max_rows, written=file.format in ("csv", "tsv"))
+    for rows in _one_ahead(_converted(file, columns, how, gathered)):
         gathered.add(*rows)
     if gathered.n_rows == 0:
-        raise file.empty()
-    table = gathered.table()
-    reject_absent_label(table.y, str(columns.label), positive)
+        raise _nothing_left(file, gathered, columns) if gathered.n_dropped else file.empty()
+    table = replace(gathered.table(), read_as=read_as)
+    reject_absent_label(table.y, label, how.positive)
     return table
 
 
+def _nothing_left(file: TableFile, gathered: _Gathered, columns: Roles) -> InputError:
+    said = dropped_in_words(gathered.dropped, columns, gathered.n_dropped, 0)
+    return InputError(f"table {file.name!r}", f"has no row without a missing value ({said})", "name other columns")
+
+
 def _converted(
-    file: Any, columns: Roles, positive: str | None, gathered: _Gathered
+    file: TableFile, columns: Roles, how: How, gathered: _Gathered
 ) -> Iterator[tuple[FloatArray, FloatArray, AnyArray, FloatArray | None]]:
     """Yield batches as checked arrays: labels, scores, domain numbers or memberships, weights."""
     label = columns.label
     assert label is not None  # predictions without one were refused
     named = columns.domains if len(columns.domains) == 1 else ()
-    numeric = [name for name in columns.used if name not in named]
+    numeric = [name for name in columns.used if name not in (*named, label)]
     texts = [label, *named]
+    decimal = file.decimal([*numeric, label])
     first = 0
-    for batch in file.batches(columns.used, as_text=texts, as_numbers=numeric, as_names=texts):
+    for batch in file.batches(columns.used, as_text=texts, as_numbers=numeric, as_names=texts, decimal=decimal):
         if batch.num_rows == 0:
             continue
+        n_rows = batch.num_rows
+        if how.drop_missing:
+            batch = gathered.without_missing(batch, label, named, first)
         arrays = {name: batch.column(number) for number, name in enumerate(columns.used)}
-        y = labels_of(arrays[label], label, positive, first)
-        p = _side_by_side([numbers_of(arrays[name], name, first) for name in columns.scores])
-        weight = None if columns.weight is None else numbers_of(arrays[columns.weight], columns.weight, first)
-        if named:
-            members: AnyArray = gathered.encode(*names_of(arrays[named[0]], named[0], first))
-        else:
-            members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
-        first += len(y)
-        yield y, p, members, weight
+        if batch.num_rows:
+            y = labels_of(arrays[label], label, how.positive, first, decimal=decimal)
+            p = _side_by_side([numbers_of(arrays[name], name, first) for name in columns.scores])
+            weight = None if columns.weight is None else numbers_of(arrays[columns.weight], columns.weight, first)
+            if named:
+                members: AnyArray = gathered.encode(*names_of(arrays[named[0]], named[0], first))
+            else:
+                members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
+            yield y, p / 100 if how.percent else p, members, weight
+        first += n_rows
 
 
 def _side_by_side(columns: list[FloatArray]) -> FloatArray:
@@ -174,10 +282,36 @@ class _Gathered:
         self.held = 0
         self.cells: CellCounts | None = None
         self.reduced: str | None = None
+        self.dropped: dict[str, int] = {}
+        self.n_dropped = 0
+        self.kept: list[IntArray] = []  # rows of the file, where some were dropped
+
+    def without_missing(self, batch: Any, label: str, named: Sequence[str], first: int) -> Any:
+        """Return the rows of a batch that have a value in every column, and count the others."""
+        import pyarrow as pa
+
+        keep = np.ones(batch.num_rows, dtype=bool)
+        for number, name in enumerate(self.columns.used):
+            missing = _missing(batch.column(number), is_label=name == label, is_name=name in named)
+            if missing is not None and missing.any():
+                self.dropped[name] = self.dropped.get(name, 0) + int(np.count_nonzero(missing))
+                keep &= ~missing
+        if self.cells is None:
+            self.kept.append(np.flatnonzero(keep) + first)
+        if keep.all():
+            return batch
+        self.n_dropped += int(np.count_nonzero(~keep))
+        columns = [one.cast(pa.string()) if pa.types.is_string_view(one.type) else one for one in batch.columns]
+        batch = pa.record_batch(columns, names=batch.schema.names)  # views cannot be filtered by every pyarrow
+        return batch.filter(pa.array(keep))
 
     def encode(self, values: Sequence[Any], codes: AnyArray) -> AnyArray:
         """Return each row's domain number, the same for the same name in every batch."""
-        numbers = [self.code_of.setdefault(value, len(self.code_of)) for value in values]
+        present = np.bincount(codes, minlength=len(values)) > 0  # a category may have no rows
+        numbers = [
+            self.code_of.setdefault(value, len(self.code_of)) if here else -1
+            for value, here in zip(values, present.tolist(), strict=True)
+        ]
         return np.array(numbers, dtype=np.intp)[codes]
 
     def add(self, y: FloatArray, p: FloatArray, members: AnyArray, weight: FloatArray | None) -> None:
@@ -218,6 +352,7 @@ class _Gathered:
 
     def table(self) -> PredictionTable:
         """Return what was gathered."""
+        rows = np.concatenate(self.kept) if self.n_dropped and self.reduced is None else None
         if self.reduced == "distinct scores":
             self._reduce()
         y, p, members, weight = joined(self.parts) if self.cells is None else self.cells.atoms()
@@ -236,7 +371,22 @@ class _Gathered:
             columns=self.columns,
             n_rows=self.n_rows,
             reduced=self.reduced,
+            dropped=self.dropped,
+            n_dropped=self.n_dropped,
+            rows=rows,
         )
+
+
+def _missing(array: Any, *, is_label: bool, is_name: bool) -> AnyArray | None:
+    """Return where a column has no value, or None where it has one everywhere."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if is_label and is_text_type(array.type):
+        return np.asarray(missing_labels(array).to_numpy(zero_copy_only=False))
+    if not is_name and pa.types.is_floating(array.type):
+        return np.asarray(pc.is_null(array, nan_is_null=True).to_numpy(zero_copy_only=False))
+    return np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False)) if array.null_count else None
 
 
 __all__ = ["PredictionTable", "read_predictions"]

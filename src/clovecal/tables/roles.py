@@ -7,22 +7,43 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 from clovecal.errors import InputError
 from clovecal.text import quoted
 
 ROLES = ("label", "score", "domain", "weight", "input", "split", "features")
-_LABELS = ("y", "label", "target", "y_true", "outcome", "truth", "actual")
-_SCORES = ("p", "score", "prob", "probability", "proba", "p_hat", "y_prob", "y_score", "prediction", "pred", "y_pred")
-_DOMAINS = ("domain", "group", "site", "environment", "env", "hospital", "country", "region", "source")
-_WEIGHTS = ("sample_weight", "weight", "frequency")
+# Names that are usual, in tiers: two of one tier are a question to the user, and an earlier tier wins over a later one.
+_LABELS = (
+    ("y",),
+    ("label", "target", "y_true"),
+    ("outcome", "event", "died", "dead", "death", "readmitted", "observed", "truth", "actual"),
+)
+_SCORES = (
+    ("p",),
+    ("prob", "probability", "proba", "p_hat", "phat", "y_prob", "y_proba", "p_pred", "predicted_probability"),
+    (
+        *("score", "y_score", "risk", "risk_score", "predicted_risk"),
+        *("prediction", "pred", "predicted", "y_pred", "yhat", "y_hat"),
+    ),
+)
+_DOMAINS = (
+    ("domain",),
+    (
+        *("group", "site", "environment", "env", "source", "country", "state", "region", "county"),
+        *("hospital", "center", "centre", "clinic", "ward", "institution", "facility"),
+    ),
+)
+_WEIGHTS = (("sample_weight",), ("weight", "frequency"))
 _INPUTS = {
     "image": ("file", "filename", "file_name", "filepath", "path", "image", "image_path", "img"),
     "text": ("text", "comment", "comment_text", "review", "sentence", "body", "content"),
 }
 _SPLIT = "split"
+_ARGUMENTS = {"score": "scores", "domain": "domains"}  # of `find_roles`, where they are not called as the role
 _PER_CLASS = re.compile(r"^(?:p|prob|proba|probability|score)[_ ]?(\d+)$", re.IGNORECASE)
 _PER_DOMAIN = re.compile(r"^(?:domain|group|site)_(.+)$", re.IGNORECASE)
 
@@ -51,6 +72,10 @@ class Roles:
         The roles that were guessed from column names.
     wanted
         The roles that were looked for, whether or not they were found.
+    patterns
+        The patterns among the domains that the caller named.
+    unclear
+        Of a role that need not be there, the columns that could each have it; none of them was taken.
     """
 
     label: str | None = None
@@ -62,6 +87,13 @@ class Roles:
     features: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    unclear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def to_be_said(self) -> bool:
+        """Whether the user did not name every column: something was guessed, matched or left out as unclear."""
+        return bool(self.guessed or self.patterns or self.unclear)
 
     @property
     def used(self) -> list[str]:
@@ -91,7 +123,12 @@ class Roles:
         for role in ("input", "label", "score", "domain", "split", "weight"):
             columns, name = self.columns(role), kind if role == "input" else role
             if columns:
-                words.append(f"{name} {quoted(columns)}{' (guessed)' if role in self.guessed else ''}")
+                how = " (guessed)" if role in self.guessed else ""
+                if role == "domain" and self.patterns:
+                    how = f" (matching {quoted(self.patterns)})"
+                words.append(f"{name} {quoted(columns)}{how}")
+            elif role in self.unclear:
+                words.append(f"no {name} (it could be {_alternatives(self.unclear[role])})")
             elif role in self.wanted and role in ("label", "domain"):
                 words.append(f"no {name}")
         return "; ".join(words)
@@ -127,7 +164,8 @@ def find_roles(
     optional
         The roles that are looked for and may be missing.
     label, scores, domains, weight, input, split, features
-        What the caller says; of what is missing only the roles asked for are guessed by name.
+        What the caller says; of what is missing only the roles asked for are guessed by name. A domain that is no
+        column may be a pattern, such as "id_*", for those that match it.
     fitted_scores
         The columns of scores that a calibrator was fitted on: they are taken where the table has them, and no other is
         guessed in their place.
@@ -144,7 +182,8 @@ def find_roles(
     Notes
     -----
     A column has one role, but for a split, which may be a domain too, and features, which the caller may name twice.
-    The features are all columns without another role.
+    The features are all columns without another role. Two columns that could each have a role that is wanted are
+    refused by name; where the role need not be there, neither is taken, and ``unclear`` names them.
 
     Examples
     --------
@@ -156,7 +195,10 @@ def find_roles(
     """
     shown = "the table" if table is None else repr(table)
     reject_duplicates(available)
-    one_role = [name for name in (label, *scores, *domains, weight) if name is not None]
+    patterns = tuple(name for name in domains if name not in available and any(sign in name for sign in "*?["))
+    others = [name for name in (label, *scores, weight, input, split) if name is not None]
+    all_domains = _matching(domains, patterns, [name for name in available if name not in others], shown)
+    one_role = [name for name in (label, *scores, *all_domains, weight) if name is not None]
     for name in (*one_role, input, split, *features):
         if name is not None and name not in available:
             raise InputError(
@@ -171,12 +213,13 @@ def find_roles(
         "split": () if split is None else (split,),
         "label": () if label is None else (label,),
         "score": tuple(scores),
-        "domain": tuple(domains),
+        "domain": tuple(all_domains),
         "weight": () if weight is None else (weight,),
         "features": tuple(features),
     }
     taken = {name for names in said.values() for name in names}
     found, guessed = dict(said), []
+    unclear: dict[str, tuple[str, ...]] = {}
     for role in said:
         if said[role] or role not in {*wanted, *optional}:
             continue
@@ -185,12 +228,20 @@ def find_roles(
             found[role] = _as_fitted(fitted_scores, free, shown)
             taken.update(found[role])
             continue
-        found[role] = _guess(role, free, kind)
+        found[role], possible = _guess(role, free, kind)
+        if possible and role in wanted:
+            raise InputError(
+                _ARGUMENTS.get(role, role),
+                f"is not given, and it could be {_alternatives(possible)}",
+                "name the column",
+            )
+        if possible:
+            unclear[role] = possible
         if found[role]:
             guessed.append(role)
             taken.update(found[role])
         elif role in wanted:
-            raise _missing(role, available, kind, table)
+            raise _missing(role, available, kind)
     return Roles(
         label=next(iter(found["label"]), None),
         scores=found["score"],
@@ -200,6 +251,8 @@ def find_roles(
         split=next(iter(found["split"]), None),
         features=found["features"],
         guessed=tuple(guessed),
+        patterns=patterns,
+        unclear=unclear,
         wanted=tuple(role for role in ROLES if role in {*wanted, *optional}),
     )
 
@@ -211,20 +264,42 @@ def reject_duplicates(available: Sequence[str]) -> None:
         raise InputError(f"column {twice!r}", "appears more than once", "rename one of them")
 
 
-def _guess(role: str, free: Sequence[str], kind: str) -> tuple[str, ...]:
-    """Return the free columns that look like a role, or none."""
+def _matching(domains: Sequence[str], patterns: Collection[str], available: Sequence[str], shown: str) -> list[str]:
+    """Return the domain columns with every pattern replaced by the columns that match it."""
+    names: dict[str, None] = {}
+    for one in domains:
+        if one not in patterns:
+            if one in names:  # named twice, which is refused where the names are checked
+                return [*names, one]
+            names[one] = None
+            continue
+        matches = [name for name in available if fnmatchcase(name, one)]
+        if not matches:
+            raise InputError(
+                "domains", f"is {one!r}, which matches no column of {shown}", f"it has {quoted(available)}"
+            )
+        names |= dict.fromkeys(matches)
+    return list(names)
+
+
+Guess: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"  # what has a role; or else what could each have it
+
+
+def _guess(role: str, free: Sequence[str], kind: str) -> Guess:
+    """Return the free columns that look like a role, or those of which any one could have it."""
     if role == "score":
         return _guess_scores(free)
     if role == "domain":
         several = tuple(name for name in free if _PER_DOMAIN.match(name))
-        return _first_of(_DOMAINS, free) or (several if len(several) > 1 else ())
+        found, others = _first_of(_DOMAINS, free)
+        return (found, others) if found or others else (several if len(several) > 1 else (), ())
     if role == "weight":
-        return tuple(name for name in free if name.lower() in _WEIGHTS)[:1]
+        return _first_of(_WEIGHTS, free)
     if role == "split":
-        return (_SPLIT,) if _SPLIT in free else ()
+        return ((_SPLIT,) if _SPLIT in free else ()), ()
     if role == "features":
-        return tuple(free)
-    return _first_of(_INPUTS[kind] if role == "input" else _LABELS, free)
+        return tuple(free), ()
+    return _first_of([(name,) for name in _INPUTS[kind]] if role == "input" else _LABELS, free)
 
 
 def _as_fitted(fitted: Sequence[str], free: Sequence[str], shown: str) -> tuple[str, ...]:
@@ -232,7 +307,7 @@ def _as_fitted(fitted: Sequence[str], free: Sequence[str], shown: str) -> tuple[
     absent = [name for name in fitted if name not in free]
     if not absent:
         return tuple(fitted)
-    looks = _guess_scores(free)
+    looks, _ = _guess_scores(free)
     other = f"; {quoted(looks)}, which it has, may be something else" if looks else ""
     raise InputError(
         "scores",
@@ -241,33 +316,38 @@ def _as_fitted(fitted: Sequence[str], free: Sequence[str], shown: str) -> tuple[
     )
 
 
-def _guess_scores(available: Sequence[str]) -> tuple[str, ...]:
+def _guess_scores(available: Sequence[str]) -> Guess:
     """Return the columns that look like scores: one, or one per class; none if there are none."""
     numbered = {int(match[1]): name for name in available if (match := _PER_CLASS.match(name))}
     if len(numbered) > 1 and sorted(numbered) == list(range(len(numbered))):
-        return tuple(numbered[number] for number in sorted(numbered))
+        return tuple(numbered[number] for number in sorted(numbered)), ()
+    found, others = _first_of(_SCORES, available)
+    if found or others:
+        return found, others
     starting = tuple(name for name in available if name.lower().startswith("prob"))
-    return _first_of(_SCORES, available) or (starting if len(starting) == 1 else ())
+    return (starting, ()) if len(starting) == 1 else ((), starting)
 
 
-def _first_of(usual: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:
-    """Return the column with the most usual of these names, if there is one; of two in other letters the first."""
-    by_lower = {name.lower(): name for name in reversed(available)}
-    return tuple(by_lower[name] for name in usual if name in by_lower)[:1]
+def _first_of(usual: Sequence[Sequence[str]], available: Sequence[str]) -> Guess:
+    """Return the column with a name of the first tier that has one; where it has several, all of these."""
+    for tier in usual:
+        found = tuple(name for name in available if name.lower() in tier)
+        if found:
+            return (found, ()) if len(found) == 1 else ((), found)
+    return (), ()
 
 
-def _missing(role: str, available: Sequence[str], kind: str, table: str | None) -> InputError:
-    if len(available) == 1 and ";" in available[0]:
-        shown = "the table" if table is None else f"table {table!r}"
-        return InputError(shown, "is separated by semicolons", "save it with commas")
+def _alternatives(names: Sequence[str]) -> str:
+    return f"{quoted(names[:-1])} or {names[-1]!r}"
+
+
+def _missing(role: str, available: Sequence[str], kind: str) -> InputError:
     inputs = "the images' files" if kind == "image" else "the texts"
-    argument, looks_like = {
-        "score": ("scores", "the score"),
-        "domain": ("domains", "the domain"),
-        "input": ("input", inputs),
-    }.get(role, (role, f"the {role}"))
+    looks_like = {"score": "the score", "domain": "the domain", "input": inputs}.get(role, f"the {role}")
     columns = f"no column of {quoted(available)}" if available else "no column"
-    return InputError(argument, f"is not given, and {columns} looks like {looks_like}", "name the column")
+    return InputError(
+        _ARGUMENTS.get(role, role), f"is not given, and {columns} looks like {looks_like}", "name the column"
+    )
 
 
 __all__ = ["ROLES", "Roles", "find_roles", "reject_duplicates"]

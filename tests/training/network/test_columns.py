@@ -44,11 +44,6 @@ def test_the_input_is_not_taken_for_the_label(roles):
         roles(["path", "target", "source"], input="target")
 
 
-def test_a_table_with_semicolons_is_told_so(roles):
-    with pytest.raises(InputError, match="is separated by semicolons; save it with commas"):
-        roles(["file;label;domain"])
-
-
 def test_a_column_named_split_may_be_something_else(roles):
     assert roles(["text", "split", "domain"], "text", label="split").split is None
 
