@@ -439,10 +439,9 @@ def test_the_page_says_the_bins_that_a_regression_was_audited_with(tmp_path):
     assert "bins=7" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_an_audit_prints_without_its_rows():
-    text = repr(AUDITS["binary"]())
-    assert "table=" not in text
-    assert "odds_ratio=1.25" in text
+def test_an_audit_is_described_by_its_size_and_verdict():
+    result = AUDITS["binary"]()
+    assert repr(result) == f"Audit of {result.n_rows:,} rows in {len(result.rows)} domains: {result.verdict}"
 
 
 # --------------------------------------------------------------------------------------------------- weights and tasks

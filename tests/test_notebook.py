@@ -304,6 +304,7 @@ def pyplot(monkeypatch):
     from matplotlib import pyplot
 
     pyplot.switch_backend("agg")
+    pyplot.close("all")  # of other tests
     yield pyplot
     pyplot.close("all")
 
