@@ -460,7 +460,11 @@ def test_apply_says_how_it_read_the_file(run, folder):
     code, _, err = run("apply", "cal.json", "t.csv", "-o", "out.csv")
     assert (code, err.splitlines()) == (
         0,
-        ["t.csv: read as semicolon-separated with decimal commas.", "4 rows written to out.csv."],
+        [
+            "t.csv: score 'p' (guessed); cal.json does not say which column it was fitted on.",
+            "t.csv: read as semicolon-separated with decimal commas.",
+            "4 rows written to out.csv.",
+        ],
     )
     calibrated = pl.read_csv("out.csv")["calibrated"].to_list()
     assert calibrated == cc.load_calibrator("cal.json").predict([0.2, 0.9, 0.6, 0.4]).tolist()
