@@ -13,7 +13,7 @@ from clovecal._checks import AnyArray, FloatArray, IntArray, check_choice, check
 from clovecal.domains import Name
 from clovecal.domains.sums import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
 from clovecal.metrics._aspects import outcomes_and_scores
-from clovecal.metrics._row_mean import wilson_interval
+from clovecal.metrics._proportions import wilson_interval
 from clovecal.rows import Rows
 
 

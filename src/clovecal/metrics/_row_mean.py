@@ -11,6 +11,7 @@ import numpy as np
 from clovecal._checks import AnyArray, FloatArray
 from clovecal.domains import Domains
 from clovecal.domains.sums import cell_sums, divide_or
+from clovecal.metrics._proportions import wilson_interval
 
 _MANY_DEGREES = 2000.0
 
@@ -85,17 +86,6 @@ class RowMean:
             return None, (self.weight[chunk], weighted, weighted * values)
 
         return cell_sums(domains, 1, columns, 3)[:, :, 0]
-
-
-def wilson_interval(frequency: FloatArray, count: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Return Wilson's score interval of a proportion; (0, 1) where there are no rows."""
-    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
-    n = np.maximum(count, np.finfo(np.float64).tiny ** 0.25)  # an empty bin's interval tends to (0, 1)
-    hits = np.where(count > 0, frequency, 0.5)
-    centre = (hits * n + z2 / 2) / (n + z2)
-    half = np.sqrt(z2) / (n + z2) * np.sqrt(hits * (1 - hits) * n + z2 / 4)
-    # rounding may not exclude the frequency
-    return np.clip(centre - half, 0.0, hits), np.clip(centre + half, hits, 1.0)
 
 
 def _student_interval(total: FloatArray, mean: FloatArray, mean_square: FloatArray, level: float) -> FloatArray:
