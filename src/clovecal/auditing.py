@@ -238,6 +238,7 @@ def audit(
     domains: Any,
     task: str | None = None,
     sample_weight: Any = None,
+    weights: str = "frequency",
     bins: int = 10,
     ci: float = 0.95,
     tolerance: float = 0.01,
@@ -259,7 +260,10 @@ def audit(
         "binary", "multiclass" or "regression"; None: regression when y has values other than whole numbers (or other
         than 0 and 1 beside a single column of predictions), otherwise by the shape of ``p``.
     sample_weight
-        Frequencies of the rows.
+        Weights of the rows.
+    weights
+        What they mean: "frequency" (2 is the row twice, everywhere) or "sampling" (a survey's or inverse-probability
+        weights, of which only the ratios count: domains keep their numbers of rows).
     bins
         Bins of the calibration error and the curves.
     ci
@@ -289,7 +293,8 @@ def audit(
     if not isinstance(tolerance, Real) or not 0 <= tolerance < math.inf:
         raise InputError("tolerance", f"is {tolerance}", "pass 0 or a positive calibration error")
     ci, resamples, generator = check_fraction(ci, "ci"), check_count(resamples, "resamples"), check_rng(rng)
-    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task)
+    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, weights=weights, task=task)
+    table.warn_of_fractions()
     shared: dict[str, Any] = {"ci": ci, "resamples": resamples, "rng": generator}
     if table.task == "regression":
         metrics = {

@@ -18,6 +18,7 @@ import numpy as np
 from clovecal._checks import AnyArray, FloatArray, IntArray, check_count, check_fraction, check_rng
 from clovecal.domains import Domains, Interval, Name
 from clovecal.domains.sums import divide_or, weighted_counts
+from clovecal.metrics._sampled_invariance import SampledRows
 from clovecal.rows import Rows
 
 # What a domain's departure from the common curve is tested for, as polynomials of the score's rank: constant, trend,
@@ -27,6 +28,10 @@ _SHAPE_WEIGHTS = np.array([1.0, 0.5, 0.25, 0.125])
 # 2√n of them by about 1/√n standard errors; beyond 1024 nothing is gained before 1e9 rows.
 _CELLS_PER_ROOT_ROW = 2.0
 _MOST_CELLS = 1024
+# With sampling weights the mean of a cell of few rows is biased towards what light rows have, by an amount that adds up
+# over cells: there are fewer of them, and scores that vary inside add bias of about 1/(4·n^⅙) of what ten cells add at
+# 10,000 rows, which did not show.
+_CELLS_PER_CUBE_ROOT = 2.0
 # Domains whose labels sum to less variance than this are permuted label by label, the others drawn from the Gaussian
 # limit. The bound on atoms keeps thousands of small domains affordable.
 _GAUSSIAN_VARIANCE = 25.0
@@ -86,6 +91,7 @@ def invariance_test(
     *,
     domains: Any,
     sample_weight: Any = None,
+    weights: str = "frequency",
     permutations: int = 999,
     rng: np.random.Generator | int | None = None,
 ) -> InvarianceTest:
@@ -101,7 +107,10 @@ def invariance_test(
     domains
         n labels, an n×k 0/1 membership matrix, or a `Domains`; at least two domains.
     sample_weight
-        Frequencies of the rows.
+        Weights of the rows.
+    weights
+        What they mean: "frequency" (2 is the row twice) or "sampling" (a survey's or inverse-probability weights, of
+        which only the ratios within a domain count).
     permutations
         Tables drawn under invariance; the smallest p-value is 1 / (permutations + 1).
     rng
@@ -136,7 +145,8 @@ def invariance_test(
     >>> result.p_value, dict(result.shift_by_domain)
     (0.001, {'A': 0.25, 'B': -0.25})
     """
-    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task="classification")
+    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, weights=weights, task="classification")
+    rows.warn_of_fractions()
     return invariance_test_of(rows, permutations=permutations, rng=rng)
 
 
@@ -146,6 +156,8 @@ def invariance_test_of(
     """Test rows that are checked, as `invariance_test` does; the outcomes of a regression may vary more in a domain."""
     domains = rows.domains.require_two()
     permutations, generator = check_count(permutations, "permutations"), check_rng(rng)
+    if rows.weight is not None and rows.weights == "sampling":
+        return _test_sampled(rows, rows.weight, permutations, generator)
     y = rows.outcome
     binary = bool(np.all((y == 0) | (y == 1)))
     atoms = _reduce(y if binary else y - y.mean(), rows.score, rows.weight, domains)
@@ -166,6 +178,42 @@ def invariance_test_of(
         shift_by_domain=MappingProxyType(dict(zip(domains.names, mean.tolist(), strict=True))),
         standard_error_by_domain=MappingProxyType(dict(zip(domains.names, error.tolist(), strict=True))),
         comparable=float(atoms.count[shared].sum() / atoms.count.sum()),
+    )
+
+
+def _test_sampled(rows: Rows, weight: FloatArray, permutations: int, rng: np.random.Generator) -> InvarianceTest:
+    """Test rows with sampling weights: pairs (y, w) are permuted, and sums compared with their own variances."""
+    domains = rows.domains
+    pattern, sets = _memberships(domains)
+    kept = np.asarray(sets.any(axis=1))[pattern] & (weight > 0)
+    y, score, pattern, weight = rows.outcome[kept], rows.score[kept], pattern[kept], weight[kept]
+    cell = score_cells(score, None, cells=_CELLS_PER_CUBE_ROOT * len(y) ** (1 / 3))
+    cell_count = np.bincount(cell)
+    rank = (np.cumsum(cell_count) - cell_count / 2) / cell_count.sum()
+    shapes = np.polynomial.legendre.legvander(2 * rank - 1, _SHAPE_WEIGHTS.size - 1)
+    sampled = SampledRows.of(
+        y - y.mean(), weight, cell=cell, which=pattern, sets=sets, shapes=shapes, partition=domains.partition
+    )
+    observed = sampled.observed()
+    statistic = float(observed.statistic(_SHAPE_WEIGHTS)[0])
+    exceeding = 0
+    for drawn in sampled.drawn(permutations, rng):  # equal tables tie in spite of rounding
+        exceeding += int(np.count_nonzero(drawn.statistic(_SHAPE_WEIGHTS) >= statistic * (1 - 1e-9)))
+    row, domain = np.nonzero(sets[pattern])
+    k, products = sets.shape[1], shapes[:, :, None] * shapes[:, None, :]
+    size = np.bincount(domain, weight[row], k)
+    gram = np.zeros((k, cell_count.size))
+    np.add.at(gram, (domain, cell[row]), weight[row])
+    total, covariance = observed.total[0], observed.covariance[0]
+    names, shift = domains.names, (total[:, 0] / size).tolist()
+    error = (np.sqrt(np.maximum(covariance[:, 0, 0], 0)) / size).tolist()
+    return InvarianceTest(
+        statistic=statistic,
+        p_value=(1 + exceeding) / (1 + permutations),
+        shift=_projected(np.einsum("dc,cst->dst", gram, products), total, covariance),
+        shift_by_domain=MappingProxyType(dict(zip(names, shift, strict=True))),
+        standard_error_by_domain=MappingProxyType(dict(zip(names, error, strict=True))),
+        comparable=sampled.comparable,
     )
 
 
@@ -259,8 +307,10 @@ def _memberships(domains: Domains) -> tuple[IntArray, AnyArray]:
     return pattern, sets
 
 
-def score_cells(score: FloatArray, weight: FloatArray | None) -> IntArray:
-    """Cut the scores into at most 1024 cells of nearly equal weight, equal scores together; return each row's cell.
+def score_cells(score: FloatArray, weight: FloatArray | None, cells: float | None = None) -> IntArray:
+    """Cut the scores into cells of nearly equal weight, equal scores together; return each row's cell.
+
+    There are as many as said, or twice the root of the rows, and at most 1024.
 
     Few distinct scores get a cell each. To sort a million scores would be most of the cost, so they are counted in
     64 intervals per cell, and only those in intervals with more rows than a cell should have are told apart by sorting.
@@ -269,7 +319,8 @@ def score_cells(score: FloatArray, weight: FloatArray | None) -> IntArray:
     if span == 0:
         return np.zeros(score.size, dtype=np.intp)
     total = float(score.size if weight is None else weight.sum())
-    cells = int(np.clip(_CELLS_PER_ROOT_ROW * np.sqrt(total), 1, _MOST_CELLS))
+    wanted = _CELLS_PER_ROOT_ROW * np.sqrt(total) if cells is None else cells
+    cells = int(np.clip(wanted, 1, _MOST_CELLS))
     place = ((score - low) / span * (64 * cells)).astype(np.intp)
     mass = np.bincount(place, weight)
     crowded = mass > total / cells
@@ -455,7 +506,12 @@ def _root_mean_square(atoms: _Atoms, departures: _Departures) -> float:
     k = atoms.sets.shape[1]
     gram = atoms.second_moments(departures.shapes, atoms.count)
     own = np.arange(len(gram)).reshape(-1, k).T  # (shape, domain) of each domain
-    inverse = np.linalg.pinv(gram[own[:, :, None], own[:, None, :]], rtol=1e-8, hermitian=True)
-    total, noise = departures.total[own], departures.covariance[own[:, :, None], own[:, None, :]]
-    square = float(np.einsum("ds,dst,dt->", total, inverse, total) - np.sum(inverse * noise))
-    return float(np.sqrt(max(square, 0.0) / np.trace(gram[:k, :k])))
+    within = (own[:, :, None], own[:, None, :])
+    return _projected(gram[within], departures.total[own], departures.covariance[within])
+
+
+def _projected(gram: FloatArray, total: FloatArray, covariance: FloatArray) -> float:
+    """Return the root mean square of the domains' projections on the shapes, less the expected square of the noise."""
+    inverse = np.linalg.pinv(gram, rtol=1e-8, hermitian=True)
+    square = float(np.einsum("ds,dst,dt->", total, inverse, total) - np.sum(inverse * covariance))
+    return float(np.sqrt(max(square, 0.0) / gram[:, 0, 0].sum()))

@@ -23,7 +23,7 @@ from clovecal._checks import (
 )
 from clovecal.domains import DomainEstimator, DomainResult, Domains, domain_result, pooled_value
 from clovecal.errors import InputError
-from clovecal.rows import Rows
+from clovecal.rows import MEANINGS_OF_WEIGHTS, Rows
 
 Metric = Callable[..., float]
 
@@ -81,7 +81,9 @@ def register_metric(
     >>> def absolute_error(y, p, *, sample_weight=None):
     ...     return float(np.average(np.abs(np.subtract(p, y)), weights=sample_weight))
     >>> cc.register_metric(
-    ...     absolute_error, lambda rows: RowMean(np.abs(rows.p - rows.y), rows.weight, high=1.0), higher_is_better=False
+    ...     absolute_error,
+    ...     lambda rows: RowMean(np.abs(rows.p - rows.y), rows.weight, high=1.0, weights=rows.weights),
+    ...     higher_is_better=False,
     ... )
     >>> result = cc.per_domain("absolute_error", [0, 1, 1], [0.5, 0.5, 1.0], domains=["A", "A", "B"])
     >>> dict(result.by_domain)
@@ -112,6 +114,7 @@ def per_domain(
     resamples: int = 1000,
     rng: np.random.Generator | int | None = None,
     sample_weight: Any = None,
+    weights: str = "frequency",
     higher_is_better: bool | None = None,
     **metric_options: Any,
 ) -> DomainResult:
@@ -133,7 +136,10 @@ def per_domain(
     rng
         Seed or Generator for the simulated tables.
     sample_weight
-        Frequencies of the rows.
+        Weights of the rows.
+    weights
+        What they mean: "frequency" (2 is the row twice) or "sampling" (a survey's or inverse-probability weights, of
+        which only the ratios count). A metric's value is the same either way; its intervals are not.
     higher_is_better
         Direction of a metric of your own (default False); registered metrics know theirs.
     **metric_options
@@ -165,15 +171,20 @@ def per_domain(
     if known is not None:
         if higher_is_better is not None:
             check_choice(higher_is_better, "higher_is_better", (None, known.higher_is_better))
-        rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=known.task)
+        rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, weights=weights, task=known.task)
+        if ci is not None:
+            rows.warn_of_fractions()
         return per_domain_of(rows, metric, ci=ci, resamples=resamples, rng=rng, **metric_options)
     assert callable(metric)
     labels, predictions = as_numpy(y, "y"), as_numpy(p, "p")
     check_same_length(y=labels, p=predictions)
     members = Domains.of(domains, len(labels))
     weight = check_weights(sample_weight, len(labels))
+    check_choice(weights, "weights", MEANINGS_OF_WEIGHTS)
     members.require_weight(weight)
-    estimator = _CallableEstimator(metric=metric, y=labels, p=predictions, weight=weight, options=metric_options)
+    estimator = _CallableEstimator(
+        metric=metric, y=labels, p=predictions, weight=weight, weights=weights, options=metric_options
+    )
     name = getattr(metric, "__name__", type(metric).__name__)
     return _result(name, estimator, members, bool(higher_is_better), ci, resamples, rng)
 
@@ -256,6 +267,7 @@ class _CallableEstimator:
     y: AnyArray
     p: AnyArray
     weight: FloatArray | None
+    weights: str
     options: Mapping[str, Any]
 
     @property
@@ -271,7 +283,7 @@ class _CallableEstimator:
         tails = np.array([[(1 - level) / 2, (1 + level) / 2] for level in levels])
         limits = np.empty((len(levels), len(domains.names) + 1, 2))
         for stratum, rows in enumerate(self._strata(domains)):
-            draws = [self._value(rng.choice(rows, size=len(rows))) for _ in range(resamples)]
+            draws = [self._value(*self._drawn(rows, rng)) for _ in range(resamples)]
             limits[:, stratum] = np.quantile(draws, tails)
         return limits
 
@@ -279,6 +291,16 @@ class _CallableEstimator:
         yield from (rows for _, rows in domains.split())
         yield np.arange(domains.n_rows)
 
-    def _value(self, rows: IntArray) -> float:
-        weights = {} if self.weight is None else {"sample_weight": self.weight[rows]}
+    def _drawn(self, rows: IntArray, rng: np.random.Generator) -> tuple[IntArray, FloatArray | None]:
+        """Draw as many rows as there are; of rows that stand for several, how often each was drawn."""
+        if self.weight is None or self.weights == "sampling":
+            return rng.choice(rows, size=len(rows)), None
+        weight = self.weight[rows]
+        count = rng.multinomial(max(round(weight.sum()), 1), weight / weight.sum())
+        return rows[count > 0], count[count > 0].astype(np.float64)
+
+    def _value(self, rows: IntArray, weight: FloatArray | None = None) -> float:
+        if weight is None and self.weight is not None:
+            weight = self.weight[rows]
+        weights = {} if weight is None else {"sample_weight": weight}
         return float(self.metric(self.y[rows], self.p[rows], **weights, **self.options))

@@ -4,10 +4,19 @@ Each function is named like the one that takes labels and predictions, and gives
 """
 
 from clovecal.metrics._brier_decomposition import brier_decomposition_of as brier_decomposition
+from clovecal.metrics._effective_sizes import effective_sizes_of as effective_sizes
 from clovecal.metrics._invariance import invariance_test_of as invariance_test
 from clovecal.metrics._per_domain import per_domain_of as per_domain
 from clovecal.metrics._per_domain import value_of as value
 from clovecal.metrics._reliability import reliability_curves_of as reliability_curves
 from clovecal.metrics._score_histograms import score_histograms_of as score_histograms
 
-__all__ = ["brier_decomposition", "invariance_test", "per_domain", "reliability_curves", "score_histograms", "value"]
+__all__ = [
+    "brier_decomposition",
+    "effective_sizes",
+    "invariance_test",
+    "per_domain",
+    "reliability_curves",
+    "score_histograms",
+    "value",
+]
