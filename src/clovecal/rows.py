@@ -132,7 +132,9 @@ class Rows:
         weight = check_weights(sample_weight, len(labels))
         check_choice(weights, "weights", MEANINGS_OF_WEIGHTS)
         if weight is not None and weights == "sampling":
-            weight = weight / weight[weight > 0].mean()
+            positive = weight[weight > 0]
+            same = positive.min() == positive.max()  # then 1 to the last digit
+            weight = weight / (positive[0] if same else positive.mean())
         return cls(
             y=labels,
             p=predicted,

@@ -73,6 +73,19 @@ def test_intervals_of_the_ece_are_simulated(load: Any, tmp_path: Path) -> None:
     assert found["percentile_bootstrap"] is not None
 
 
+@pytest.mark.parametrize("test", ["sampling", "frequency"])
+def test_the_invariance_test_is_simulated_with_weights(test: str, load: Any, tmp_path: Path) -> None:
+    script = load("invariance-test")
+    config = script.SampledConfig(120, 3, 2, widening=1, factors=True, test=test, replicates=3, permutations=19)
+    assert 0 <= outcome_of(script, config, tmp_path)["rejection_rate"] <= 1
+    (y, score, domain), weight = script.sampled_table(config, np.random.default_rng(0))
+    assert np.bincount(domain).tolist() == [40, 40, 40]
+    # events weigh 2 times the domain's factor, others 4, 6 and 8 times it
+    assert weight[y == 1].tolist() == (2 * (1 + domain[y == 1])).tolist()
+    assert weight[y == 0] == pytest.approx((4 * (1 + domain / 2) * (1 + domain))[y == 0])
+    assert ((0 < score) & (score < 1)).all()
+
+
 @pytest.mark.parametrize("test", ["invariance_test", "ten bins"])
 def test_the_invariance_test_is_simulated(test: str, load: Any, tmp_path: Path) -> None:
     script = load("invariance-test")

@@ -414,7 +414,7 @@ PER_DOMAIN_ERRORS = {
     "unknown option": (
         (cc.ece,),
         {"bin": 5},
-        "ece has no option 'bin'; it has bins, binning, norm, of, debias, sample_weight.",
+        "ece has no option 'bin'; it has bins, binning, norm, of, debias, sample_weight, weights.",
     ),
     "option of another metric": ((cc.brier,), {"bins": 5}, "brier has no option 'bins'; it has sample_weight."),
     "wrong direction": (
@@ -432,7 +432,7 @@ PER_DOMAIN_ERRORS = {
     "negative weight": (
         (own_brier,),
         {"sample_weight": [1, 1, -1, 1, 1, 1]},
-        "sample_weight at row 2 is negative (-1.0); weights are frequencies, 0 or more.",
+        "sample_weight at row 2 is negative (-1.0); a weight is 0 or more.",
     ),
     "a domain without weight": (
         (cc.accuracy,),

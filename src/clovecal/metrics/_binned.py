@@ -6,7 +6,7 @@ norm of another outcome.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,10 +22,20 @@ from clovecal.domains.sums import (
     equal_width_bins,
 )
 from clovecal.errors import InputError
-from clovecal.metrics._intervals import BinNoise, invert_binned_norm
+from clovecal.metrics._effective_sizes import cautious_sizes
+from clovecal.metrics._intervals import BinNoise, binned_norm_p_value, invert_binned_norm
+from clovecal.metrics._signed_limits import (
+    SignedBins,
+    level_at_which,
+    lower_limits,
+    one_sign_upper_limits,
+    upper_limits,
+)
 
 BINNINGS = ("width", "mass")
 NORMS = ("l1", "l2", "max")
+_SIMULATED_FROM = 20  # rows; with fewer, simulated errors take too few values to speak for the true one
+_SIMULATED_ABOVE_FROM = 100  # rows; with fewer, the simulated upper limit is too low where outcomes are rare
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,7 @@ class BinnedGap:
     norm: str
     debias: bool
     binary: bool  # outcomes are 0/1, so a bin's variance follows from its frequency
+    weights: str = "frequency"  # or "sampling"
 
     def __post_init__(self) -> None:
         check_choice(self.binning, "binning", BINNINGS)
@@ -67,19 +78,87 @@ class BinnedGap:
         self, domains: Domains, levels: Sequence[float], resamples: int, rng: np.random.Generator
     ) -> FloatArray:
         """Return bias-aware confidence limits, (levels, k+1, 2)."""
-        cells = self.cells(domains, moments=True)
+        cells, signed = self._with_signed(domains)
         norm = partial(gap_norm, norm=self.norm)
         observed = norm(cells.weight / cells.total, cells.mean_gap)
-        limits = [
-            invert_binned_norm(BinNoise.of(cells, stratum, self.binary), value, norm, levels, resamples, rng)
-            for stratum, value in enumerate(observed)
-        ]
-        return np.stack(limits, axis=1)
+        rows = cells.total[:, 0] / len(self.columns)
+        simulated = rows >= _SIMULATED_FROM if self.norm == "l1" else np.ones(len(rows), dtype=bool)
+        upper = rows >= _SIMULATED_ABOVE_FROM if self.norm == "l1" else simulated
+        limits = np.zeros((len(levels), len(rows), 2))
+        for stratum in np.flatnonzero(simulated).tolist():
+            noise = BinNoise.of(cells, stratum, self.binary)
+            limits[:, stratum] = invert_binned_norm(
+                noise, observed[stratum], norm, levels, resamples, rng, upper=bool(upper[stratum])
+            )
+        if self.norm == "l1":
+            for level, row in zip(levels, limits, strict=True):
+                tail = (1 - level) / 2
+                row[:, 0] = np.maximum(row[:, 0], _mean(lower_limits(one, tail) for one in signed))
+                if upper.any():
+                    few = _mean(one_sign_upper_limits(one.of(upper), tail) for one in signed)
+                    row[upper, 1] = np.maximum(row[upper, 1], few)
+                if not upper.all():
+                    row[~upper, 1] = _mean(upper_limits(one.of(~upper), tail) for one in signed)
+        return limits
+
+    def p_values(self, domains: Domains, limits: FloatArray, resamples: int, rng: np.random.Generator) -> FloatArray:
+        """Return, for each domain and overall, the p-value of "the true error is at most this limit" (of k+1).
+
+        It is the smallest α at which the lower limit of the (1 − α) interval is above the limit; 1 where none is.
+        """
+        cells, signed = self._with_signed(domains)
+        norm = partial(gap_norm, norm=self.norm)
+        observed = norm(cells.weight / cells.total, cells.mean_gap)
+        rows = cells.total[:, 0] / len(self.columns)
+        p_values = np.ones(len(rows))
+        for stratum in np.flatnonzero(rows >= _SIMULATED_FROM if self.norm == "l1" else rows > 0).tolist():
+            if observed[stratum] > limits[stratum]:
+                noise = BinNoise.of(cells, stratum, self.binary)
+                p_values[stratum] = binned_norm_p_value(noise, observed[stratum], norm, limits[stratum], resamples, rng)
+        if self.norm == "l1":
+            exact = level_at_which(lambda tail: _mean(lower_limits(one, tail) for one in signed), limits)
+            p_values = np.minimum(p_values, 2 * exact)
+        return p_values
+
+    def _with_signed(self, domains: Domains) -> tuple[OutcomeCells, list[SignedBins]]:
+        """Return the bins' sums, and each column's for the limits in closed form."""
+        *sums, score_squared = self._sums(domains, moments=True)
+        cells = OutcomeCells(*sums)
+        score = cells.outcome - cells.gap
+        signed = []
+        for first in range(0, cells.weight.shape[1], self.bins):
+            own = slice(first, first + self.bins)
+            n = cells.weight[-1, own].sum()
+            variance = score_squared[-1, own].sum() / n - (score[-1, own].sum() / n) ** 2
+            signed.append(
+                SignedBins(
+                    weight=cells.weight[:, own],
+                    outcome=cells.outcome[:, own],
+                    score=score[:, own],
+                    score_squared=score_squared[:, own],
+                    gap_squared=cells.gap_squared[:, own],
+                    table_variance=max(float(variance), 0.0),
+                    binary=self.binary,
+                )
+            )
+        return cells, signed
 
     def cells(self, domains: Domains, *, moments: bool) -> OutcomeCells:
         """Return the bins' sums; ``moments`` adds those that only variances need."""
+        return OutcomeCells(*self._sums(domains, moments=moments)[:4])
+
+    def _sums(self, domains: Domains, *, moments: bool) -> list[FloatArray]:
+        """Return the sums of `OutcomeCells`, and Σ score²."""
         parts = [self._column_cells(domains, outcome, score, moments) for outcome, score in self.columns]
-        return OutcomeCells(*(np.concatenate(sums, axis=1) for sums in zip(*parts, strict=True)))
+        sums = [np.concatenate(sums, axis=1) for sums in zip(*parts, strict=True)]
+        if moments and self.weight is not None and self.weights == "sampling":
+            # What noise does follows from the rows that the weights leave, the fewest that a column's gap makes of them
+            sizes = np.min(
+                [cautious_sizes(outcome - score, self.weight, domains) for outcome, score in self.columns], 0
+            )
+            total = sums[0].sum(axis=1) / len(self.columns)
+            sums = [one * (sizes / total)[:, None] for one in sums]
+        return sums
 
     def _column_cells(
         self, domains: Domains, outcome: AnyArray, score: FloatArray, moments: bool
@@ -92,13 +171,13 @@ class BinnedGap:
             index = equal_width_bins(score[chunk], self.bins)
             return index, _moments(outcome[chunk], score[chunk], weight, moments)
 
-        sums = cell_sums(domains, self.bins, columns, 4 if moments else 2)
-        return tuple(sums) if moments else (sums[0], sums[1], sums[1], sums[1])
+        sums = cell_sums(domains, self.bins, columns, 5 if moments else 2)
+        return tuple(sums) if moments else (sums[0], sums[1], sums[1], sums[1], sums[1])
 
     def _mass_cells(self, domains: Domains, outcome: AnyArray, score: FloatArray) -> tuple[FloatArray, ...]:
         # Each domain has its own quantiles, so each is binned by itself.
         everything = np.arange(domains.n_rows)
-        sums = np.zeros((4, len(domains.names) + 1, self.bins))
+        sums = np.zeros((5, len(domains.names) + 1, self.bins))
         for stratum, rows in enumerate([*(rows for _, rows in domains.split()), everything]):
             weight = None if self.weight is None else self.weight[rows]
             index = equal_mass_bins(score[rows], weight, self.bins)
@@ -114,7 +193,14 @@ def _moments(
     weighted = gap if weight is None else weight * gap
     if not moments:
         return weight, weighted
-    return weight, weighted, outcome if weight is None else weight * outcome, weighted * gap
+    square = score * score
+    if weight is None:
+        return weight, weighted, outcome, weighted * gap, square
+    return weight, weighted, weight * outcome, weighted * gap, weight * square
+
+
+def _mean(limits: Iterable[FloatArray]) -> FloatArray:
+    return np.asarray(np.mean(list(limits), axis=0))
 
 
 def gap_norm(mass: FloatArray, gap: FloatArray, norm: str) -> FloatArray:

@@ -22,6 +22,7 @@ def ece(
     of: str | None = None,
     debias: bool = False,
     sample_weight: Any = None,
+    weights: str = "frequency",
 ) -> float:
     """Compute the expected calibration error: how far predicted probabilities are from observed frequencies.
 
@@ -43,7 +44,10 @@ def ece(
     debias
         Subtract what sampling noise alone adds (l1 and l2), floored at 0.
     sample_weight
-        Frequencies of the rows.
+        Weights of the rows.
+    weights
+        What they mean: "frequency" (2 is the row twice) or "sampling" (a survey's or inverse-probability weights);
+        only ``debias`` depends on it.
 
     Returns
     -------
@@ -59,7 +63,9 @@ def ece(
     Without ``debias`` the value is biased upwards by about Σ_b √(n_b)/n: 0.04 for a perfect model on 500 rows.
 
     In `per_domain` the confidence interval is for the error without that bias: the set of true binned errors that
-    make the observed value unsurprising. It covers 0 for a perfect model.
+    make the observed value unsurprising. It covers 0 for a perfect model. Under sampling weights noise is that of the
+    domain's effective rows: of those that leave the mean of outcome − score its linearised variance, and Kish's
+    (Σw)²/Σw², the fewer.
 
     Examples
     --------
@@ -68,7 +74,7 @@ def ece(
     >>> ece([1, 0, 0, 0], [0.8, 0.8, 0.1, 0.1])
     0.2
     """
-    rows = Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
+    rows = Rows.without_domains(y, p, sample_weight=sample_weight, weights=weights, task="classification")
     return pooled_value(_prepare(rows, bins=bins, binning=binning, norm=norm, of=of, debias=debias))
 
 
@@ -82,6 +88,7 @@ def _prepare(rows: Rows, *, bins: int, binning: str, norm: str, of: str | None, 
         norm=norm,
         debias=debias,
         binary=True,
+        weights=rows.weights,
     )
 
 

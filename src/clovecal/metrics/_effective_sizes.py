@@ -66,8 +66,17 @@ class SampledMeans:
     @property
     def effective(self) -> FloatArray:
         """Rows of equal weight whose mean would vary as much, at most the rows; Kish's where values do not differ."""
-        worth = np.minimum(self.rows, divide_or(self.spread, self.variance, np.inf))
-        return np.where(self.variance > 0, worth, self.kish)
+        worth = np.where(self.variance > 0, divide_or(self.spread, self.variance, np.inf), self.kish)
+        return np.where(worth > self.rows * (1 - _ROUNDING), self.rows, worth)
+
+
+def cautious_sizes(values: FloatArray, weight: FloatArray, domains: Domains) -> FloatArray:
+    """Return the effective size of each domain's mean, then of all rows', but no more than Kish's.
+
+    For errors made of several means, of which the linearised variance of one says little.
+    """
+    means = SampledMeans.of(values, weight, domains)
+    return np.minimum(means.effective, means.kish)
 
 
 def terms(values: FloatArray, weight: FloatArray) -> tuple[FloatArray, ...]:

@@ -26,6 +26,7 @@ Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]
 _ROUNDING = 1e-12  # of equal errors computed in two ways
 _TAIL_DRAWS = 5  # fewer draws beyond a quantile say little about where it is
 _CLEAR = 2  # times the largest error that noise alone gave is an error that noise has little to do with
+_FAR = 2.0**60  # no size of a true gap is as large
 _GRID = 12  # sizes of the true error at which the observed one's distribution is simulated
 
 
@@ -90,8 +91,55 @@ def invert_binned_norm(
     levels: Sequence[float],
     draws: int,
     rng: np.random.Generator,
+    *,
+    upper: bool = True,
 ) -> FloatArray:
-    """Return (levels, 2) confidence limits of ``norm(mass, gap)`` over bins."""
+    """Return (levels, 2) confidence limits of ``norm(mass, gap)`` over bins; without ``upper``, inf above."""
+    few, everywhere = bins.patterns
+    simulator = _simulators(bins, norm, draws, rng)
+    return invert(simulator(few), simulator(everywhere) if upper else None, observed, _tie(bins), levels)
+
+
+def binned_norm_p_value(
+    bins: BinNoise,
+    observed: float,
+    norm: Callable[[FloatArray, FloatArray], FloatArray],
+    limit: float,
+    draws: int,
+    rng: np.random.Generator,
+) -> float:
+    """Return the smallest α at which the lower limit of `invert_binned_norm` at the level 1 − α is above ``limit``.
+
+    It is twice the probability of an error as large as the observed one, where the true error is the limit or,
+    if that makes it more probable, zero.
+    """
+    pattern, _ = bins.patterns
+    simulate = _simulators(bins, norm, draws, rng)(pattern)
+    mass = bins.weight / bins.weight.sum()
+
+    def true_error(size: float) -> float:
+        return float(norm(mass, bins.true_gap(pattern, size)))
+
+    size = 0.0
+    if limit > 0:
+        size, beyond = 0.0, 1.0
+        while true_error(beyond) < limit and beyond < _FAR:
+            beyond *= 2
+        if true_error(beyond) < limit:  # frequencies have reached 0 and 1: no such error has this pattern
+            return 1.0
+        for _ in range(40):
+            middle = (size + beyond) / 2
+            size, beyond = (middle, beyond) if true_error(middle) < limit else (size, middle)
+        size = beyond
+    passed = observed - _tie(bins)
+    tails = [_tail_from(simulate(one)[1], passed) for one in dict.fromkeys((0.0, size))]
+    return min(2 * max(tails), 1.0)
+
+
+def _simulators(
+    bins: BinNoise, norm: Callable[[FloatArray, FloatArray], FloatArray], draws: int, rng: np.random.Generator
+) -> Callable[[FloatArray], Simulator]:
+    """Return what makes, of a pattern of true gaps, its simulator; all of them share their draws."""
     total = bins.weight.sum()
     noise = _Noise.draw(bins, draws, rng)
     at_null = np.sort(norm(noise.mass, noise.exact_at_null(rng)))
@@ -105,8 +153,11 @@ def invert_binned_norm(
 
         return simulate
 
-    few, everywhere = bins.patterns
-    return invert(simulator(few), simulator(everywhere), observed, _ROUNDING if bins.variance is None else 0.0, levels)
+    return simulator
+
+
+def _tie(bins: BinNoise) -> float:
+    return _ROUNDING if bins.variance is None else 0.0
 
 
 def invert_quadratic(
@@ -147,14 +198,17 @@ def _root(square: FloatArray | np.float64) -> FloatArray:
 
 
 def invert(
-    for_lower: Simulator, for_upper: Simulator, observed: float, tie: float, levels: Sequence[float]
+    for_lower: Simulator, for_upper: Simulator | None, observed: float, tie: float, levels: Sequence[float]
 ) -> FloatArray:
     """Return the range of true values whose simulated errors make the observed one unsurprising.
 
     An observed error within ``tie`` of a quantile is not surprising: few rows give few possible errors, 0 among them.
+    Without a simulator for the upper limit there is none (inf).
     """
-    limits = np.empty((len(levels), 2))
+    limits = np.full((len(levels), 2), np.inf)
     for side, (simulate, direction) in enumerate(((for_lower, 1), (for_upper, -1))):
+        if simulate is None:
+            continue
         unit, at_unit = simulate(1.0)
         reach = (observed + 6 * float(np.std(at_unit))) / unit if unit else 0.0
         clear = observed > _CLEAR * float(simulate(0.0)[1][-1])
@@ -222,6 +276,18 @@ def _sorted_quantile(ordered: FloatArray, q: float) -> float:
     below = int(position)
     above = min(below + 1, len(ordered) - 1)
     return float(ordered[below] + (position - below) * (ordered[above] - ordered[below]))
+
+
+def _tail_from(ordered: FloatArray, value: float) -> float:
+    """Return the share of sorted draws from a value on; beyond their range, extrapolated as quantiles are."""
+    reached = min(_TAIL_DRAWS / len(ordered), 0.25)
+    inner = _sorted_quantile(ordered, 1 - reached)
+    if value <= inner:
+        return float(np.mean(ordered >= value))
+    middle = _sorted_quantile(ordered, 0.5)
+    if inner == middle:  # nothing to extrapolate: most draws are equal
+        return (1 + float(np.sum(ordered >= value))) / (1 + len(ordered))
+    return NormalDist().cdf(NormalDist().inv_cdf(reached) * (value - middle) / (inner - middle))
 
 
 def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed: float, *, clear: bool) -> float:

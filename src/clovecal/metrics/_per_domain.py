@@ -60,9 +60,10 @@ def register_metric(
     metric
         ``metric(y, p, *, …options, sample_weight=None) -> float``; it is known by its ``__name__``.
     prepare
-        Called with the rows, checked (a `clovecal.rows.Rows`), and every option of the metric but the weights, which
-        the rows have; returns what computes the value in all domains in one pass: `clovecal.metrics.RowMean` for a
-        mean over rows, or an object with the methods of `clovecal.domains.DomainEstimator`.
+        Called with the rows, checked (a `clovecal.rows.Rows`), and every option of the metric but the weights and
+        what they mean, which the rows have; returns what computes the value in all domains in one pass:
+        `clovecal.metrics.RowMean` for a mean over rows, or an object with the methods of
+        `clovecal.domains.DomainEstimator`.
     higher_is_better
         Its direction: which domain is the worst one.
     task
@@ -207,7 +208,12 @@ def per_domain_of(
 
 def value_of(rows: Rows, metric: Metric | str, **metric_options: Any) -> float:
     """Compute a registered metric on all of the rows, which are checked."""
-    return pooled_value(_known(metric).estimator(rows, metric_options))
+    return pooled_value(estimator_of(rows, metric, **metric_options))
+
+
+def estimator_of(rows: Rows, metric: Metric | str, **metric_options: Any) -> DomainEstimator:
+    """Prepare a registered metric for rows that are checked."""
+    return _known(metric).estimator(rows, metric_options)
 
 
 def _registered(metric: Metric | str) -> _Registered | None:
@@ -249,13 +255,14 @@ def _result(
 
 
 def _with_defaults(metric: Metric, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metric's keyword options, but for the weights, with the given ones replaced."""
+    """Return the metric's keyword options, but for what the rows have, with the given ones replaced."""
     parameters = inspect.signature(metric).parameters.values()
     defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
     unknown = next((name for name in options if name not in defaults), None)
     if unknown is not None:
         raise InputError(metric.__name__, f"has no option {unknown!r}", f"it has {', '.join(defaults)}")
-    defaults.pop("sample_weight", None)
+    for name in ("sample_weight", "weights"):
+        defaults.pop(name, None)
     return {**defaults, **options}
 
 

@@ -20,6 +20,7 @@ from clovecal.domains.sums import divide_or
 _MOST_PERMUTED_ROWS = 50_000
 _VALUES_AT_A_TIME = 1 << 20  # bounds the memory
 _NO_VARIANCE_LEFT = 1e-8
+_MOST_PULL = 0.8  # of a row on the means that its residual is from
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class SampledRows:
     Attributes
     ----------
     y, weight
-        The outcome of each row and its weight.
+        The outcome of each row, and its weight less what all weights of its domain have in common.
     cell, domain
         Its score cell; its domain where domains do not overlap, else None.
     cell_starts, starts
@@ -93,6 +94,8 @@ class SampledRows:
         partition: bool,
     ) -> SampledRows:
         """Sort rows by their cell and their set of domains (sets × k; the domains themselves if they are disjoint)."""
+        if partition:
+            weight = weight / _factors(y, weight, which)[which]
         key = cell * len(sets) + which
         order = np.argsort(key, kind="stable")
         atoms, starts = np.unique(key[order], return_index=True)
@@ -119,6 +122,15 @@ class SampledRows:
         atoms = np.bincount(self.cell[self.starts])
         return float(np.mean(atoms[self.cell] > 1))
 
+    @property
+    def weight_in_cells(self) -> FloatArray:
+        """The weight of each domain's rows in each cell, scaled to a mean of 1 in the domain unless domains overlap."""
+        weight, _, _ = self._residuals(self.y[None], self.weight[None])
+        atoms, sums = _added(weight, self.starts)[0], np.zeros((len(self.members), len(self.shapes)))
+        for of_domain, (its, first, cells) in zip(sums, self.members, strict=True):
+            of_domain[cells] = np.add.reduceat(atoms[its], first)
+        return sums
+
     def observed(self) -> Sums:
         """Return the sums of the table as it is."""
         return self._sums(self.y[None], self.weight[None])
@@ -136,8 +148,8 @@ class SampledRows:
     def _limit(self, size: int, rng: np.random.Generator) -> Iterator[Sums]:
         """Yield normal sums with the observed covariance, that between domains included."""
         observed = self.observed()
-        weight, _, residual = self._residuals(self.y[None], self.weight[None])
-        share, error = self._shares(weight), np.sqrt(_added(self._squares(residual), self.starts))
+        weight, of_cells, residual = self._residuals(self.y[None], self.weight[None])
+        share, error = self._shares(weight), np.sqrt(_added(self._squares(residual, weight, of_cells), self.starts))
         first_atom = np.searchsorted(self.starts, self.cell_starts)
         for tables in _portions(size, error.size):
             noise = rng.standard_normal((tables, error.size)) * error
@@ -152,7 +164,7 @@ class SampledRows:
     def _sums(self, y: FloatArray, weight: FloatArray) -> Sums:
         """Add up tables × rows."""
         weight, of_cells, residual = self._residuals(y, weight)
-        squares = self._squares(residual)
+        squares = self._squares(residual, weight, of_cells)
         # The mean of a cell is a ratio, and so is a weight of mean 1: both are biased against what heavy rows have, in
         # first order by the covariance of weight and residual, which is added back.
         surplus = (weight - (of_cells / self._cell_sizes)[:, self.cell]) / of_cells[:, self.cell]
@@ -174,7 +186,7 @@ class SampledRows:
 
     def _residuals(self, y: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return weights of mean 1 in each domain, their sums in cells, and w(y − the cell's mean), tables × rows."""
-        if self.domain is not None:  # what all weights of a domain have in common says nothing of its curve
+        if self.domain is not None:  # in a permuted table as in the observed one
             atoms, size = _added(weight, self.starts), np.bincount(self.domain)
             of_domains = np.stack([atoms[:, its].sum(axis=1) for its, _, _ in self.members], axis=1)
             weight = weight * (size / of_domains)[:, self.domain]
@@ -186,15 +198,36 @@ class SampledRows:
     def _cell_sizes(self) -> FloatArray:
         return np.bincount(self.cell).astype(np.float64)
 
-    def _squares(self, residual: FloatArray) -> FloatArray:
-        """Return squared residuals, with a degree of freedom for each cell's mean."""
-        size = self._cell_sizes
-        return np.asarray(residual**2 * (size / np.maximum(size - 1, 1))[self.cell])
+    def _squares(self, residual: FloatArray, weight: FloatArray, of_cells: FloatArray) -> FloatArray:
+        """Return squared residuals, each over what is left of it once its own part in the means is counted off.
+
+        That is MacKinnon and White's (1985) third form, a jackknife's: heavy rows pull the means towards themselves.
+        """
+        pull = weight / of_cells[:, self.cell]
+        if self.domain is not None:
+            pull = pull + weight / np.bincount(self.domain)[self.domain]
+        return np.asarray((residual / (1 - np.minimum(pull, _MOST_PULL))) ** 2)
 
     def _shares(self, weight: FloatArray) -> list[FloatArray]:
         """Return, for each domain, its share of the weight of each of its cells, tables × cells."""
         atoms, of_cells = _added(weight, self.starts), _added(weight, self.cell_starts)
         return [_added(atoms[:, its], first) / of_cells[:, cells] for its, first, cells in self.members]
+
+
+def _factors(y: FloatArray, weight: FloatArray, domain: IntArray) -> FloatArray:
+    """Return the factor that each domain's weights have in common beside what goes with the outcome.
+
+    Sums are scaled to a mean weight of 1 in each domain, so the factors change nothing in the observed table; without
+    them off, weights could not change places. Their mean would not do for it: in a domain of few rows it tells how many
+    of them had which outcome.
+    """
+    edges = np.quantile(y, [0.25, 0.5, 0.75]) if np.unique(y).size > 2 else [y.mean()]
+    group = np.searchsorted(edges, y)
+    log, groups, size = np.log(weight), np.eye(len(edges) + 1), np.bincount(domain)
+    of_domains = np.stack([np.bincount(domain, one) for one in groups[:, group]], axis=1) / size[:, None]
+    centred = groups[group] - of_domains[domain]
+    by_group = np.linalg.lstsq(centred.T @ centred, centred.T @ log, rcond=1e-9)[0]
+    return np.exp(np.bincount(domain, log - by_group[group]) / size)
 
 
 def _added(values: FloatArray, starts: IntArray) -> FloatArray:
