@@ -83,7 +83,7 @@ def test_the_invariance_test_is_simulated_with_weights(test: str, load: Any, tmp
     # events weigh 2 times the domain's factor, others 4, 6 and 8 times it
     assert weight[y == 1].tolist() == (2 * (1 + domain[y == 1])).tolist()
     assert weight[y == 0] == pytest.approx((4 * (1 + domain / 2) * (1 + domain))[y == 0])
-    assert ((0 < score) & (score < 1)).all()
+    assert ((score > 0) & (score < 1)).all()
 
 
 @pytest.mark.parametrize("test", ["invariance_test", "ten bins"])

@@ -13,7 +13,7 @@ from scipy.stats import beta
 import clovecal as cc
 from clovecal.calibrators import CALIBRATORS
 from clovecal.errors import InputError
-from clovecal.metrics import _sampled_invariance, invariance_test, metric_names, on_rows, reliability_curve
+from clovecal.metrics import invariance_test, metric_names, on_rows, reliability_curve
 from clovecal.metrics._sampled_invariance import SampledRows  # sums that no result shows
 from clovecal.rows import Rows
 
@@ -320,7 +320,7 @@ def test_the_normal_limit_agrees_with_permuting(monkeypatch: pytest.MonkeyPatch)
         return invariance_test(y_off, p, domains=domain, sample_weight=w, weights="sampling", rng=0).p_value
 
     permuted = p_value()
-    monkeypatch.setattr(_sampled_invariance, "_MOST_PERMUTED_ROWS", 100)
+    monkeypatch.setattr("clovecal.metrics._sampled_invariance._MOST_PERMUTED_ROWS", 100)
     assert 0.02 < permuted < 0.6  # where a wrong law would show
     assert p_value() == pytest.approx(permuted, abs=0.02)
 
