@@ -66,7 +66,7 @@ class Config:
     n: int
     replicates: int = 2000
     together: int = 500
-    resamples: int = 400
+    resamples: int = 200
     bootstrap_replicates: int = 0
     part: str = field(default="coverage", kw_only=True)
 
@@ -79,7 +79,7 @@ class Worst:
     n: int = 1_000
     domains: int = 50
     replicates: int = 200
-    resamples: int = 400
+    resamples: int = 200
     part: str = field(default="worst", kw_only=True)
 
 
@@ -92,7 +92,7 @@ class Flags:
     limit: str
     task: str = "binary"
     domains: int = 50
-    tables: int = 300
+    tables: int = 200
     resamples: int = 1000
     part: str = field(default="flags", kw_only=True)
 
@@ -105,7 +105,7 @@ class Tolerance:
     truth: str
     n: int
     replicates: int = 2000
-    resamples: int = 400
+    resamples: int = 200
     part: str = field(default="tolerance", kw_only=True)
 
 

@@ -33,7 +33,7 @@ _OF_THE_TABLE = 4  # and √n more: rows with the spread of all scores of the ta
 _OF_THE_MEAN = 2  # rows whose scores are as far from the domain's mean score as 0 (or 1) is: rare risks are skewed
 _GRID = 256  # cells for the counts of a pattern where weights are no whole numbers
 _SMALLEST_LOG_TAIL = -200.0  # e^−200: p-values are told from zero down to there
-_CLEAR = 2  # standard errors from which on a bin's gap has a known sign
+_CLEAR = 1.64  # standard errors from which on the sign of a bin's gap counts as known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +129,11 @@ def one_sign_upper_limits(bins: SignedBins, tail: float) -> FloatArray:
     if not bins.binary:
         return _student_upper(bins, np.abs(bins.gap.sum(axis=1)), tail)
     n = bins.size
-    frequency = (bins.outcome + divide_or(bins.score, bins.weight, 0.0)) / (bins.weight + 1)
-    clear = np.abs(bins.gap) > _CLEAR * np.sqrt(bins.weight * frequency * (1 - frequency))
+    score = divide_or(bins.score, bins.weight, 0.0)
+    frequency = (bins.outcome + score) / (bins.weight + 1)
+    # Of the noise that the outcomes show and the noise that the scores foretell, the larger: few events show little.
+    variance = bins.weight * np.maximum(frequency * (1 - frequency), score * (1 - score))
+    clear = np.abs(bins.gap) > _CLEAR * np.sqrt(np.maximum(variance, 0.0))
     limits = []
     for sign in (1.0, -1.0):
         for kept in (np.zeros_like(clear), clear):
