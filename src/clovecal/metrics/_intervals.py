@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import exp, inf, log
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -292,13 +293,22 @@ class _Noise:
 
 
 def _sorted_quantile(ordered: FloatArray, q: float) -> float:
-    """Return a quantile of sorted draws; beyond their range, extrapolated like a normal's tail."""
+    """Return a quantile of sorted draws; beyond their range, extrapolated: below like a normal's tail.
+
+    Above, where few events make a longer tail than a normal's, it is an exponential's through the last quantiles that
+    the draws tell; if those are equal, there is nothing to extrapolate, and what no draw reached has no limit.
+    """
     reached = min(_TAIL_DRAWS / len(ordered), 0.25)
-    if not reached <= q <= 1 - reached:
-        inner = reached if q < 0.5 else 1 - reached
+    if q < reached:
         middle = _sorted_quantile(ordered, 0.5)
-        beyond = NormalDist().inv_cdf(q) / NormalDist().inv_cdf(inner)
-        return max(middle + (_sorted_quantile(ordered, inner) - middle) * beyond, 0.0)
+        beyond = NormalDist().inv_cdf(q) / NormalDist().inv_cdf(reached)
+        return max(middle + (_sorted_quantile(ordered, reached) - middle) * beyond, 0.0)
+    if q > 1 - reached:
+        inner, per_unit = _upper_tail(ordered, reached)
+        if per_unit > 0:
+            return inner + per_unit * log(reached / (1 - q))
+        if 1 - q < 1 / (len(ordered) + 1):
+            return inf
     position = q * (len(ordered) - 1)
     below = int(position)
     above = min(below + 1, len(ordered) - 1)
@@ -308,13 +318,17 @@ def _sorted_quantile(ordered: FloatArray, q: float) -> float:
 def _tail_from(ordered: FloatArray, value: float) -> float:
     """Return the share of sorted draws from a value on; beyond their range, extrapolated as quantiles are."""
     reached = min(_TAIL_DRAWS / len(ordered), 0.25)
+    inner, per_unit = _upper_tail(ordered, reached)
+    if value > inner and per_unit > 0:
+        return reached * exp(-(value - inner) / per_unit)
+    return (1 + len(ordered) - int(np.searchsorted(ordered, value))) / (1 + len(ordered))
+
+
+def _upper_tail(ordered: FloatArray, reached: float) -> tuple[float, float]:
+    """Return the last quantile that draws tell, and by how much more it is e times as rare."""
     inner = _sorted_quantile(ordered, 1 - reached)
-    if value <= inner:
-        return float(np.mean(ordered >= value))
-    middle = _sorted_quantile(ordered, 0.5)
-    if inner == middle:  # nothing to extrapolate: most draws are equal
-        return (1 + float(np.sum(ordered >= value))) / (1 + len(ordered))
-    return NormalDist().cdf(NormalDist().inv_cdf(reached) * (value - middle) / (inner - middle))
+    before = min(10 * reached, 0.5)
+    return inner, (inner - _sorted_quantile(ordered, 1 - before)) / log(before / reached)
 
 
 def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed: float, *, clear: bool) -> float:
