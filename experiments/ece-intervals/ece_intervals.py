@@ -1,7 +1,8 @@
 """Do the 95% intervals of binned calibration errors hold the true one, and the tests and verdicts made of them?
 
 python experiments/ece-intervals/ece_intervals.py            run every setting that results.jsonl lacks
-python experiments/ece-intervals/ece_intervals.py tolerance  only a part: coverage, alone, worst, flags or tolerance
+python experiments/ece-intervals/ece_intervals.py tolerance  only a part: coverage, alone, worst, flags or tolerance;
+                                                             "before" is for a checkout of the method before
 python experiments/ece-intervals/ece_intervals.py --table    print the records as markdown
 """
 
@@ -27,13 +28,6 @@ from scipy.stats import beta
 
 from clovecal import ece, per_domain, regression_calibration
 from clovecal.metrics import on_rows
-
-# The method before this one, to compare with: the simulated limits alone. Nothing public gives those.
-from clovecal.metrics._binned import gap_norm
-from clovecal.metrics._ece import _prepare as _ece_of
-from clovecal.metrics._intervals import BinNoise, invert_binned_norm
-from clovecal.metrics._proportions import clopper_pearson_interval
-from clovecal.metrics._regression import _prepare as _regression_of
 from clovecal.rows import Rows
 from clovecal.text import markdown
 
@@ -52,7 +46,6 @@ LEVEL = 0.95
 BINS = 10
 CLASSES = 10  # of the "top label", whose confidence is at least 1/10
 ODDS_RATIO = 1.25
-COMPARED = 500  # samples whose interval by the simulation alone is computed too
 SLACK = 1e-9  # rounding in the truth
 
 
@@ -133,6 +126,12 @@ def configs(*parts: str) -> Iterator[Any]:
             for scores in ("Beta(1, 30)", "Beta(2, 5)"):
                 for miscalibration in ("× 1", "× 1/10", "× 10", "slope .4"):
                     yield Config("binary", scores, miscalibration, n, together=1, part="alone")
+    if "before" in parts:  # only where it is asked for: it records what the package that is imported does
+        for n in (200, 1_000):
+            for task in TASKS:
+                for scores in SCORES:
+                    for miscalibration in MISCALIBRATIONS:
+                        yield Config(task, scores, miscalibration, n, replicates=400, together=200, part="before")
     if "worst" in wanted:
         yield from map(Worst, ("× 1", "shift .3", "slope .5"))
     if "flags" in wanted:
@@ -265,7 +264,6 @@ def _coverage(config: Config, rng: np.random.Generator) -> dict[str, Any]:
     limits: list[Any] = []
     observed: list[float] = []
     proportion: list[float] = []
-    before: list[Array] = []
     bootstrap: list[Any] = []
     for first in range(0, config.replicates, config.together):
         y, p = sample(config.task, config.scores, config.miscalibration, len(domain), rng)
@@ -274,10 +272,7 @@ def _coverage(config: Config, rng: np.random.Generator) -> dict[str, Any]:
         observed += list(result.by_domain.values())
         if config.task in ("binary", "top label") and config.n < 200:
             right = y if config.task == "binary" else y == p.argmax(axis=1)
-            low, high = clopper_pearson_interval(right.reshape(-1, config.n).sum(axis=1), config.n, LEVEL)
-            proportion += (high - low).tolist()
-        if config.n >= 200 and config.task != "class-wise" and first < COMPARED:
-            before.append(simulated_alone(config, y, p))
+            proportion += clopper_pearson_width(right.reshape(-1, config.n).sum(axis=1), config.n)
         for start in range(0, len(domain) if first < config.bootstrap_replicates else 0, config.n):
             if len(bootstrap) < config.bootstrap_replicates:
                 rows = slice(start, start + config.n)
@@ -287,7 +282,6 @@ def _coverage(config: Config, rng: np.random.Generator) -> dict[str, Any]:
         "mean_plug_in": float(np.mean(observed)),
         "interval": held(np.array(limits), truth),
         "clopper_pearson_width": float(np.mean(proportion)) if proportion else None,
-        "simulated_alone": held(np.concatenate(before), truth) if before else None,
         "percentile_bootstrap": held(np.array(bootstrap), truth) if bootstrap else None,
     }
 
@@ -310,27 +304,12 @@ def held(limits: Array, truth: float) -> dict[str, float | None]:
     }
 
 
-def simulated_alone(config: Config, y: Any, p: Array) -> Array:
-    """Return the intervals of the simulated test alone, which was the method before."""
-    rows = Rows.without_domains(y, p, task="regression" if config.task == "regression" else "classification")
-    if config.task == "regression":
-        estimator = _regression_of(rows, moment=1, bins=BINS, norm="l1", debias=False)
-    else:
-        of = metric_of(config.task)[1]["of"]
-        estimator = _ece_of(rows, bins=BINS, binning="width", norm="l1", of=of, debias=False)
-    domains = Rows.of(
-        y, p, domains=np.arange(len(p)) // config.n, sample_weight=None, task=rows.task
-    ).domains  # fmt: skip
-    cells = estimator.cells(domains, moments=True)
-    norm = partial(gap_norm, norm="l1")
-    observed = norm(cells.weight / cells.total, cells.mean_gap)
-    rng = np.random.default_rng(seed_of(config))
-    of_bins = [BinNoise.of(cells, stratum, config.task != "regression") for stratum in range(len(domains.names))]
-    limits = [
-        invert_binned_norm(noise, value, norm, [LEVEL], config.resamples, rng)[0]
-        for noise, value in zip(of_bins, observed.tolist(), strict=False)
-    ]
-    return np.array(limits)
+def clopper_pearson_width(hits: Array, n: int) -> list[float]:
+    """Return the width of the exact interval of a rate, which knows nothing of scores."""
+    tail = (1 - LEVEL) / 2
+    low = np.where(hits > 0, beta.ppf(tail, np.maximum(hits, 1), n - hits + 1), 0.0)
+    high = np.where(hits < n, beta.ppf(1 - tail, hits + 1, np.maximum(n - hits, 1)), 1.0)
+    return list(high - low)
 
 
 def percentile_bootstrap(y: Array, score: Array, resamples: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -446,9 +425,9 @@ PARTS = ("coverage", "alone", "worst", "flags", "tolerance")
 
 def tables(records: list[dict[str, Any]]) -> str:
     """Return markdown: a summary by rows, coverage by setting, widths, the worst of 50, flags and the tolerance."""
-    by_part = {part: [one for one in records if one["config"]["part"] == part] for part in PARTS}
+    by_part = {part: [one for one in records if one["config"]["part"] == part] for part in STUDY.parts}
     coverage = by_part["coverage"]
-    parts = [f"### All settings, by rows\n\n{_summary(coverage)}"]
+    parts = [f"### All settings, by rows\n\n{_summary(coverage, by_part['before'])}"]
     for task in TASKS:
         own = [one for one in coverage if one["config"]["task"] == task]
         parts.append(f"### {task.capitalize()}: covers (too low, too high), in %\n\n{_cells(own, SIZES)}")
@@ -480,9 +459,11 @@ def tables(records: list[dict[str, Any]]) -> str:
     return "\n\n".join(parts)
 
 
-def _summary(records: list[dict[str, Any]]) -> str:
+def _summary(records: list[dict[str, Any]], before: list[dict[str, Any]]) -> str:
+    keys = ("task", "scores", "miscalibration", "n")
+    method_before = {tuple(one["config"][key] for key in keys): one["interval"] for one in before}
     head = ["task", "rows", "settings", "lowest coverage", "most too low", "most too high", "median width"]
-    head += ["Clopper–Pearson's", "against simulation alone: median, largest", "simulation alone: lowest coverage"]
+    head += ["Clopper–Pearson's", "width ÷ the method before: median, largest", "lowest coverage before"]
     lines = []
     for task in (*TASKS, "class-wise"):
         for n in SIZES:
@@ -499,10 +480,11 @@ def _summary(records: list[dict[str, Any]]) -> str:
             line.append(f"{np.median([one['median_width'] for one in interval]):.3f}")
             proportion = [one["clopper_pearson_width"] for one in own if one["clopper_pearson_width"] is not None]
             line.append(f"{np.median(proportion):.3f}" if proportion else "")
-            before = [(one["interval"], one["simulated_alone"]) for one in own if one["simulated_alone"] is not None]
-            ratio = [now["mean_width"] / then["mean_width"] for now, then in before if then["coverage"] >= 0.93]
+            pairs = [(one["interval"], method_before.get(tuple(one["config"][key] for key in keys))) for one in own]
+            known = [(now, then) for now, then in pairs if then is not None]
+            ratio = [now["mean_width"] / then["mean_width"] for now, then in known if then["coverage"] >= 0.93]
             line.append(f"{np.median(ratio):.2f}, {max(ratio):.2f} ({len(ratio)} settings)" if ratio else "")
-            line.append(_percent(min(then["coverage"] for _, then in before)) if before else "")
+            line.append(_percent(min(then["coverage"] for _, then in known)) if known else "")
             lines.append(line)
     return markdown(head, lines)
 
@@ -556,7 +538,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-STUDY = OwnStudy(folder=Path(__file__).parent, configs=configs, run=run, tables=tables, parts=PARTS)
+STUDY = OwnStudy(folder=Path(__file__).parent, configs=configs, run=run, tables=tables, parts=(*PARTS, "before"))
 
 if __name__ == "__main__":
     STUDY.main()

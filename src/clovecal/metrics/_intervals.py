@@ -4,6 +4,9 @@ A calibration error is a norm of gaps, so noise alone makes it positive: a perce
 ECE never covers 0. Here the interval is the set of true values under which the observed one is not surprising (a test
 inverted by simulation), along the line of models whose gaps have the observed pattern at any size. At size zero the
 simulated model is exactly calibrated, so a perfect model's interval covers 0 as often as it should.
+
+It takes the scores for given and needs some events, so `_signed_limits` has limits for few rows and for outcomes that
+are nearly certain; `BinnedGap` puts the two together.
 """
 
 from __future__ import annotations
