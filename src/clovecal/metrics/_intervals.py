@@ -341,6 +341,7 @@ def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed
     observed error that is ``clear`` of noise is passed on the steep part, where the sizes a bisection visits will do.
     """
 
+    @cache
     def quantile(step: int) -> float:
         own = _sorted_quantile(simulate(sizes[step])[1], tail)
         return own if clear or step == 0 else max(own, quantile(step - 1))
