@@ -185,8 +185,8 @@ def test_intervals_are_ordered_in_range_nested_and_reproducible(metric):
 
 @pytest.mark.parametrize("metric", [cc.ece, cc.mmce, cc.regression_calibration, own_brier])
 def test_another_seed_simulates_other_tables(metric):
-    y, p = perfect_model(300)
-    domains = np.arange(300) % 2
+    y, p = perfect_model(1000)
+    domains = np.arange(1000) % 2
     first, second = (cc.per_domain(metric, y, p, domains=domains, ci=0.9, resamples=50, rng=rng) for rng in (0, 1))
     assert first.intervals != second.intervals
     again = cc.per_domain(metric, y, p, domains=domains, ci=0.9, resamples=50, rng=np.random.default_rng(1))

@@ -62,10 +62,22 @@ def ece(
     cancel, so 0 does not make a binary classifier calibrated, while 0 for "positive" does (up to the bins).
     Without ``debias`` the value is biased upwards by about Σ_b √(n_b)/n: 0.04 for a perfect model on 500 rows.
 
-    In `per_domain` the confidence interval is for the error without that bias: the set of true binned errors that
-    make the observed value unsurprising. It covers 0 for a perfect model. Under sampling weights noise is that of the
-    domain's effective rows: of those that leave the mean of outcome − score its linearised variance, and Kish's
-    (Σw)²/Σw², the fewer.
+    In `per_domain` the confidence interval is for the error of the population that the domain's rows are a sample of,
+    over the same bins and without that bias, with ``debias`` or without. For norm "l1" it holds for a single row too:
+    below 100 rows the upper limit is exact but for the scores being a sample (the largest of Clopper and Pearson's
+    limits over all patterns of signs of the bins' gaps), and so is the lower limit of the average gap. From 20 rows on
+    the lower limit, and from 100 rows on both, are compared with those of a simulated test of the error itself,
+    and the more telling lower limit and the more careful upper one taken. The limits of class-wise errors are the means
+    of the classes' own. Other norms have the simulated test alone, whose upper limits are too low in domains of a
+    few dozen rows or with a handful of events. Under sampling weights all of them take the domain's effective rows, the
+    fewer of those that leave the mean of outcome − score its linearised variance, and of Kish's (Σw)²/Σw²; they cannot
+    know of a kind of outcome that the design hardly draws and that was not drawn.
+
+    References
+    ----------
+    W. Hoeffding (1956), On the distribution of the number of successes in independent trials, Annals of Mathematical
+    Statistics 27. R. G. Newcombe (1998), Interval estimation for the difference between independent proportions,
+    Statistics in Medicine 17. How often the intervals hold: experiments/ece-intervals.
 
     Examples
     --------

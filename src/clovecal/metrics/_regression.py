@@ -49,8 +49,11 @@ def regression_calibration(
     Notes
     -----
     The paper's definition is exact equality given f; as for the ECE, rows of similar predictions stand for equal ones.
-    The range of f is unknown, so bins have equal weight, not equal length; equal predictions are never separated. In
-    `per_domain` the interval knows the bias, as for `ece`.
+    The range of f is unknown, so bins have equal weight, not equal length; equal predictions are never separated.
+
+    In `per_domain` the interval knows the bias, as for `ece`, with Student's limits in the place of Clopper and
+    Pearson's: they hold for gaps that are nearly normal, and less well for very skewed ones. One row has no
+    upper limit (inf).
 
     Examples
     --------
