@@ -320,6 +320,7 @@ def test_the_normal_limit_agrees_with_permuting(monkeypatch: pytest.MonkeyPatch)
         return invariance_test(y_off, p, domains=domain, sample_weight=w, weights="sampling", rng=0).p_value
 
     permuted = p_value()
+    # as if there were too many rows to permute
     monkeypatch.setattr("clovecal.metrics._sampled_invariance._MOST_PERMUTED_ROWS", 100)
     assert 0.02 < permuted < 0.6  # where a wrong law would show
     assert p_value() == pytest.approx(permuted, abs=0.02)
