@@ -22,6 +22,7 @@ from clovecal.domains.sums import (
     equal_width_bins,
 )
 from clovecal.errors import InputError
+from clovecal.metrics._effective_sizes import cautious_sizes
 from clovecal.metrics._intervals import BinNoise, binned_norm_p_value, invert_binned_norm
 from clovecal.metrics._signed_limits import (
     SignedBins,
@@ -52,6 +53,7 @@ class BinnedGap:
     norm: str
     debias: bool
     binary: bool  # outcomes are 0/1, so a bin's variance follows from its frequency
+    weights: str = "frequency"  # or "sampling"
 
     def __post_init__(self) -> None:
         check_choice(self.binning, "binning", BINNINGS)
@@ -148,7 +150,15 @@ class BinnedGap:
     def _sums(self, domains: Domains, *, moments: bool) -> list[FloatArray]:
         """Return the sums of `OutcomeCells`, and Σ score²."""
         parts = [self._column_cells(domains, outcome, score, moments) for outcome, score in self.columns]
-        return [np.concatenate(sums, axis=1) for sums in zip(*parts, strict=True)]
+        sums = [np.concatenate(sums, axis=1) for sums in zip(*parts, strict=True)]
+        if moments and self.weight is not None and self.weights == "sampling":
+            # What noise does follows from the rows that the weights leave, the fewest that a column's gap makes of them
+            sizes = np.min(
+                [cautious_sizes(outcome - score, self.weight, domains) for outcome, score in self.columns], 0
+            )
+            total = sums[0].sum(axis=1) / len(self.columns)
+            sums = [one * (sizes / total)[:, None] for one in sums]
+        return sums
 
     def _column_cells(
         self, domains: Domains, outcome: AnyArray, score: FloatArray, moments: bool

@@ -13,6 +13,7 @@ from clovecal._checks import AnyArray, FloatArray, IntArray, check_choice, check
 from clovecal.domains import Name
 from clovecal.domains.sums import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
 from clovecal.metrics._aspects import outcomes_and_scores
+from clovecal.metrics._effective_sizes import SampledMeans, terms
 from clovecal.metrics._proportions import wilson_interval
 from clovecal.rows import Rows
 
@@ -26,7 +27,7 @@ class ReliabilityCurve:
     edges
         The bins' edges (bins + 1); of equal-mass bins: the lowest score of each, and the highest of all.
     count
-        Rows (their weight) in each bin.
+        Rows in each bin: the sum of their weights (sampling weights: scaled to a mean of 1 over the table's rows).
     confidence
         Mean predicted probability.
     frequency
@@ -53,6 +54,7 @@ def reliability_curve(
     interval: str = "wilson",
     ci: float = 0.95,
     sample_weight: Any = None,
+    weights: str = "frequency",
 ) -> ReliabilityCurve:
     """Compute a calibration plot's points with a confidence interval for each.
 
@@ -66,6 +68,8 @@ def reliability_curve(
         "wilson" (score interval) or "jeffreys" (equal-tailed Beta(½, ½) posterior).
     ci
         Confidence level of each bin's interval.
+    weights
+        As in `per_domain`.
 
     Returns
     -------
@@ -75,7 +79,9 @@ def reliability_curve(
     Notes
     -----
     Bins are those of `ece`: closed on the right, the first also at 0. Σ (count/n)·|frequency − confidence| over the
-    bins is the ECE. Intervals are per bin, not simultaneous, and take weights as numbers of rows.
+    bins is the ECE. Intervals are per bin, not simultaneous. They take frequencies as numbers of rows; sampling weights
+    leave a bin its effective size, min(n, r(1 − r)/V) of the linearised variance V, and (Σw)²/Σw² where all outcomes of
+    the bin agree.
 
     Examples
     --------
@@ -83,11 +89,12 @@ def reliability_curve(
     >>> curve.frequency.tolist(), curve.confidence.round(2).tolist()
     ([0.5, 1.0], [0.25, 0.85])
     """
-    rows = Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
+    rows = Rows.without_domains(y, p, sample_weight=sample_weight, weights=weights, task="classification")
+    rows.warn_of_fractions()
     check_choice(of, "of", (None, "positive", "confidence"))
     ((outcome, score),) = outcomes_and_scores(rows, of)
     bins, level = _checked_options(bins, binning, interval, ci)
-    return _curve(outcome, score, rows.weight, bins, binning, interval, level)
+    return _curve(outcome, score, rows.weight, rows.weights, bins, binning, interval, level)
 
 
 def reliability_curves_of(
@@ -99,7 +106,7 @@ def reliability_curves_of(
 
     def curve(members: slice | IntArray) -> ReliabilityCurve:
         weight = None if rows.weight is None else rows.weight[members]
-        return _curve(outcome[members], score[members], weight, bins, binning, interval, level)
+        return _curve(outcome[members], score[members], weight, rows.weights, bins, binning, interval, level)
 
     by_domain = {name: curve(members) for name, members in rows.domains.split()}
     return curve(slice(None)), MappingProxyType(by_domain)
@@ -114,28 +121,33 @@ def _checked_options(bins: int, binning: str, interval: str, ci: float) -> tuple
 def _curve(
     outcome: AnyArray,
     score: FloatArray,
-    weights: FloatArray | None,
+    given: FloatArray | None,
+    weights: str,
     bins: int,
     binning: str,
     interval: str,
     level: float,
 ) -> ReliabilityCurve:
-    weight = np.ones(len(score)) if weights is None else weights
+    weight = np.ones(len(score)) if given is None else given
     if binning == "width":
         index = equal_width_bins(score, bins)
         edges = np.arange(bins + 1) / bins
     else:
-        index = equal_mass_bins(score, weights, bins)
+        index = equal_mass_bins(score, given, bins)
         counted = weight > 0
         edges = _mass_edges(score[counted], index[counted], bins)
     count = weighted_counts(index, weight, bins)
     hits = weighted_counts(index, weight * outcome, bins)
     confidence = divide_or(weighted_counts(index, weight * score, bins), count, np.nan)
     frequency = divide_or(hits, count, np.nan)
+    size = count
+    if given is not None and weights == "sampling":
+        sums = [weighted_counts(index, term, bins) for term in terms(outcome, weight)]
+        size = SampledMeans.from_sums(np.stack(sums)).effective
     if interval == "wilson":
-        low, high = wilson_interval(frequency, count, level)
+        low, high = wilson_interval(frequency, size, level)
     else:
-        low, high = _jeffreys_interval(hits, count, level)
+        low, high = _jeffreys_interval(divide_or(hits, count, 0.0) * size, size, level)
     low, high = (np.where(count > 0, limit, np.nan) for limit in (low, high))
     return ReliabilityCurve(edges=edges, count=count, confidence=confidence, frequency=frequency, low=low, high=high)
 
