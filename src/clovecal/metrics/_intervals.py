@@ -38,20 +38,24 @@ _GRID = 12  # sizes of the true error at which the observed one's distribution i
 
 @dataclass(frozen=True)
 class BinNoise:
-    """One domain's bins: rows, mean score, observed gap, and the outcome's variance where it isn't Bernoulli's."""
+    """One domain's bins: rows, mean score, observed gap, and the outcome's variance where it isn't Bernoulli's.
+
+    ``of_scores`` is the variance of the mean gap that comes from the scores inside the bins being a sample.
+    """
 
     weight: FloatArray
     score: FloatArray
     gap: FloatArray
     variance: FloatArray | None
+    of_scores: float = 0.0
 
     @classmethod
-    def of(cls, cells: OutcomeCells, stratum: int, binary: bool) -> BinNoise:
+    def of(cls, cells: OutcomeCells, stratum: int, binary: bool, *, of_scores: float = 0.0) -> BinNoise:
         """Take the non-empty bins of one domain."""
         kept = cells.weight[stratum] > 0
         weight, gap = cells.weight[stratum][kept], cells.mean_gap[stratum][kept]
         variance = None if binary else _outcome_variance(weight, gap, cells.gap_squared[stratum][kept])
-        return cls(weight, cells.mean_score[stratum][kept], gap, variance)
+        return cls(weight, cells.mean_score[stratum][kept], gap, variance, of_scores)
 
     @property
     def patterns(self) -> tuple[FloatArray, FloatArray]:
@@ -158,7 +162,7 @@ def _simulators(
             if not drawn:
                 drawn.append(_Noise.draw(bins, draws, rng))
             noise, gap = drawn[0], bins.true_gap(pattern, size)
-            return float(norm(share, gap)), np.sort(norm(noise.mass, gap + noise.at(gap)))
+            return float(norm(share, gap)), np.sort(norm(noise.mass, gap + noise.at(gap)) + noise.of_scores)
 
         return simulate
 
@@ -272,6 +276,7 @@ class _Noise:
     filled: FloatArray  # 1, or 0 for an empty bin
     normal: FloatArray
     skewed: FloatArray  # (normal² − 1)/6, what a unit of skewness adds
+    of_scores: FloatArray  # what other scores inside the bins change in the error, (draws,)
 
     @classmethod
     def draw(cls, bins: BinNoise, draws: int, rng: np.random.Generator) -> _Noise:
@@ -280,7 +285,17 @@ class _Noise:
         normal = _standardised(bins, draws, rng)
         filled = (counts > 0).astype(np.float64)
         inverse = filled / np.maximum(counts, 1.0)
-        return cls(bins, counts, counts / n, np.sqrt(inverse), inverse, filled, normal, (normal**2 - 1) / 6)
+        return cls(
+            bins=bins,
+            counts=counts,
+            mass=counts / n,
+            root=np.sqrt(inverse),
+            inverse=inverse,
+            filled=filled,
+            normal=normal,
+            skewed=(normal**2 - 1) / 6,
+            of_scores=rng.standard_normal(draws) * np.sqrt(bins.of_scores),
+        )
 
     def at(self, gap: FloatArray) -> FloatArray:
         """Return each bin's mean outcome minus its expectation, when the true gaps are these."""
@@ -312,7 +327,8 @@ def _sorted_quantile(ordered: FloatArray, q: float) -> float:
             return inner + per_unit * log(reached / (1 - q))
         if 1 - q < 1 / (len(ordered) + 1):
             return inf
-    position = q * (len(ordered) - 1)
+    # As often as 1 − q the next draw is above this one, not only in the long run.
+    position = min(max(q * (len(ordered) + 1) - 1, 0.0), len(ordered) - 1.0)
     below = int(position)
     above = min(below + 1, len(ordered) - 1)
     return float(ordered[below] + (position - below) * (ordered[above] - ordered[below]))
@@ -353,4 +369,6 @@ def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed
         return simulate(sizes[-1])[0]
     low, high = quantile(after - 1), quantile(after)
     truth, next_truth = simulate(sizes[after - 1])[0], simulate(sizes[after])[0]
+    if tail < 0.5 and observed - low <= 2 * _ROUNDING:
+        return next_truth  # whole outcomes: the quantile stays at the observed error for longer than the grid tells
     return truth + (observed - low) / (high - low) * (next_truth - truth)

@@ -73,6 +73,19 @@ class SignedBins:
         """Σ outcome − score of each bin."""
         return self.outcome - self.score
 
+    @property
+    def squares_inside_bins(self) -> FloatArray:
+        """Σ (score − its bin's mean)² of each domain."""
+        squares = self.score_squared - divide_or(self.score**2, self.weight, 0.0)
+        return np.asarray(np.maximum(squares, 0.0).sum(axis=1))
+
+    @property
+    def variance_inside_bins(self) -> FloatArray:
+        """Variance of a domain's mean score that its bins leave."""
+        n = self.size
+        freedom = np.maximum(n - (self.weight > 0).sum(axis=1), n / 2)
+        return np.asarray(self.squares_inside_bins / freedom / n)
+
     def score_term(self, *, signed: bool) -> FloatArray:
         """Return the variance of a domain's mean that comes from its scores being a sample.
 
@@ -88,12 +101,11 @@ class SignedBins:
         noise = divide_or(self.outcome * (self.weight - self.outcome), self.weight, 0.0)
         noise = divide_or(noise, np.maximum(self.weight - 1, 0.0), 0.0).sum(axis=1)
         between = np.maximum((self.weight * (gap - mean[:, None]) ** 2).sum(axis=1) - noise, 0.0)
-        within = np.maximum(self.score_squared - divide_or(self.score**2, self.weight, 0.0), 0.0).sum(axis=1)
         mean_score = divide_or(self.score.sum(axis=1), n, 0.0)
         to_the_end = np.minimum(mean_score, 1 - mean_score) ** 2
         of_the_table = _OF_THE_TABLE + np.sqrt(n)  # a spread that rests on few high scores is known badly for long
         borrowed = of_the_table * self.table_variance + _OF_THE_MEAN * to_the_end
-        return np.asarray((between + within + borrowed) / (n + 2) / n)
+        return np.asarray((between + self.squares_inside_bins + borrowed) / (n + 2) / n)
 
 
 def upper_limits(bins: SignedBins, tail: float) -> FloatArray:
