@@ -352,7 +352,9 @@ AUDITS = {
     "one domain": lambda: audit(*BINARY_TABLE[:2], domains=["only"] * 600),
     "overlapping": lambda: audit(*BINARY_TABLE[:2], domains=hidden_rows()),
     "weights": lambda: audit(*BINARY_TABLE[:2], domains=BINARY_TABLE[2], sample_weight=np.arange(600) % 4),
-    "fractional weights": lambda: audit(*BINARY_TABLE[:2], domains=BINARY_TABLE[2], sample_weight=np.full(600, 0.3)),
+    "sampling weights": lambda: audit(
+        *BINARY_TABLE[:2], domains=BINARY_TABLE[2], sample_weight=np.arange(600) % 4 + 0.3, weights="sampling"
+    ),
     "dates": lambda: audit([0, 1, 1], [0.5, 0.5, 0.9], domains=np.array(["2020", "2021", "2020"], "M8[Y]")),
     "numpy options": lambda: audit(
         [0, 1, 1], [0.5, 0.5, 0.9], domains=[0, 1, 1], ci=np.float32(0.9), bins=np.int64(3), tolerance=np.float32(0.5)
@@ -600,7 +602,7 @@ ERRORS = {
     ),
     "weight": (
         {"sample_weight": [1, 1, 1, -1]},
-        "sample_weight at row 3 is negative (-1.0); weights are frequencies, 0 or more.",
+        "sample_weight at row 3 is negative (-1.0); a weight is 0 or more.",
     ),
     "a domain without weight": (
         {"sample_weight": [1, 1, 0, 0]},

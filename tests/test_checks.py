@@ -418,7 +418,7 @@ PREDICTION_ERRORS = {
     "weight is a number": ((Y, P, 2), f"sample_weight is a single value (2); {ENTRY}"),
     "weights are negative": (
         (Y, P, [1, 1, -0.5, -2, 1]),
-        "sample_weight at row 2 is negative (-0.5); weights are frequencies, 0 or more.",
+        "sample_weight at row 2 is negative (-0.5); a weight is 0 or more.",
     ),
     "weights are all zero": (
         (Y, P, [0] * 5),

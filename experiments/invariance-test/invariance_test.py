@@ -73,14 +73,39 @@ class Config:
     redraw_scores_every: int = 1
 
 
-def configs() -> Iterator[Config]:
-    """List the settings of the test, then those of the ten-bin test beside it."""
+@dataclass(frozen=True)
+class SampledConfig:
+    """A true null in domains of equal size, whose rows are drawn with a probability that depends on y.
+
+    Events are drawn with probability ½, other rows with ½/(ratio·(1 + widening·d/(k − 1))) in domain d; with `factors`
+    the weights of domain d are also multiplied by 1 + d, as where hospitals scale their own.
+    """
+
+    n: int
+    k: int
+    ratio: float
+    widening: float = 0.0
+    factors: bool = False
+    test: str = "sampling"  # "frequency": the same weights taken for frequencies
+    replicates: int = 1000
+    permutations: int = 199
+
+
+def configs() -> Iterator[Config | SampledConfig]:
+    """List the settings of the test, those of the ten-bin test beside it, and those with sampling weights."""
     ours = list(_own_settings())
     yield from ours
     for config in ours:
         if config.k == 5 and config.digits is None and config.replicates <= 2000:
             count = 200 if config.n == 1_000_000 else 500
             yield replace(config, test="ten bins", replicates=count, permutations=199)
+    yield SampledConfig(1_000, 5, 5, replicates=2000)
+    yield SampledConfig(1_000, 5, 5, factors=True)
+    yield SampledConfig(1_000, 5, 1, widening=12)
+    yield SampledConfig(1_000, 20, 1, widening=3)
+    yield SampledConfig(400, 20, 5)
+    yield SampledConfig(1_000, 5, 5, test="frequency", replicates=200)
+    yield SampledConfig(5_000, 5, 1, widening=12)
 
 
 def _own_settings() -> Iterator[Config]:
@@ -116,6 +141,47 @@ def samples(config: Config, rng: np.random.Generator) -> Iterator[Sample]:
             score = score if config.digits is None else np.round(score, config.digits)
             curve = np.clip(CURVES[config.curve](score) + departure(config.departure, score, domain, k), 0, 1)
         yield (rng.random(n) < curve).astype(np.float64), score, domain
+
+
+def sampled_table(config: SampledConfig, rng: np.random.Generator) -> tuple[Sample, Array]:
+    """Draw a table of domains of equal size, and the weights of its rows."""
+    size, parts = config.n // config.k, []
+    for number in range(config.k):
+        others = 0.5 / (config.ratio * (1 + config.widening * number / (config.k - 1)))
+        score = 1 / (1 + np.exp(-1.2 * rng.standard_normal(int(10 * size / others) + 100)))
+        event = rng.random(score.size) < score
+        probability = np.where(event, 0.5, others)
+        drawn = np.flatnonzero(rng.random(score.size) < probability)[:size]
+        weight = (1 + number if config.factors else 1) / probability[drawn]
+        parts.append((event[drawn].astype(np.float64), score[drawn], np.full(size, number), weight))
+    y, score, domain, weight = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return (y, score, domain), weight
+
+
+def run_sampled(config: SampledConfig) -> dict[str, Any]:
+    """Simulate one setting with sampling weights."""
+    seed = seed_of(config)
+    rng = np.random.default_rng(seed)
+    p_values = []
+    for _ in range(config.replicates):
+        (y, score, domain), weight = sampled_table(config, rng)
+        test = invariance_test(
+            y,
+            score,
+            domains=domain,
+            sample_weight=np.rint(weight) if config.test == "frequency" else weight,
+            weights=config.test,
+            permutations=config.permutations,
+            rng=rng,
+        )
+        p_values.append(test.p_value)
+    rejected = {str(level): float(np.mean(np.array(p_values) <= level)) for level in (0.01, 0.05, 0.1)}
+    return {
+        "seed": seed,
+        "rejection_rate": rejected["0.05"],
+        "standard_error": float(np.sqrt(0.05 * 0.95 / config.replicates)),
+        "rejection_rate_by_level": rejected,
+    }
 
 
 def ten_bins_p_value(sample: Sample, k: int, permutations: int, rng: np.random.Generator) -> float:
@@ -154,8 +220,10 @@ def true_shift(config: Config, rng: np.random.Generator, n: int = 200_000) -> fl
     return float(np.sqrt(np.mean((curve(domain) - pooled) ** 2)))
 
 
-def run(config: Config) -> dict[str, Any]:
+def run(config: Config | SampledConfig) -> dict[str, Any]:
     """Simulate one setting."""
+    if isinstance(config, SampledConfig):
+        return run_sampled(config)
     seed = seed_of(config)
     rng = np.random.default_rng(seed)
     p_values, shifts, seconds = [], [], []
@@ -183,7 +251,9 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def tables(records: list[dict[str, Any]]) -> str:
-    """Return a markdown table: nulls first, then alternatives, with the ten-bin test beside."""
+    """Return markdown tables: nulls, then alternatives, with the ten-bin test beside; then sampling weights."""
+    sampled = [record for record in records if "ratio" in record["config"]]
+    records = [record for record in records if "ratio" not in record["config"]]
     merged: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for record in records:
         config = dict(record["config"])
@@ -203,7 +273,24 @@ def tables(records: list[dict[str, Any]]) -> str:
             bins = next(iter(tests.get("ten bins", [])), None)
             lines += [_row(config, record, bins) for record in tests["invariance_test"]]
         parts.append(f"### {title}\n\n{markdown(head, lines)}")
-    return "\n\n".join(parts)
+    head = ["setting", "weights taken for", "rejected at 5% (± binomial s.e.)", "at 1%", "at 10%", "replicates"]
+    table = markdown(head, [_sampled_row(record) for record in sampled])
+    return "\n\n".join([*parts, f"### True nulls with sampling weights\n\n{table}"])
+
+
+def _sampled_row(record: dict[str, Any]) -> list[str]:
+    config, level = record["config"], record["rejection_rate_by_level"]
+    top = config["ratio"] * (1 + config["widening"])
+    ratio = f"{config['ratio']:g}" + (f" to {top:g}, by domain" if config["widening"] else "")
+    words = f"n={config['n']:,}, k={config['k']}, non-events weigh {ratio}"
+    return [
+        words + (", domains' weights × 1 to k" if config["factors"] else ""),
+        {"sampling": "sampling weights", "frequency": "frequencies"}[config["test"]],
+        f"{record['rejection_rate']:.3f} ± {record['standard_error']:.3f}",
+        f"{level['0.01']:.3f}",
+        f"{level['0.1']:.3f}",
+        f"{config['replicates']:,}",
+    ]
 
 
 def _row(config: dict[str, Any], ours: dict[str, Any], bins: dict[str, Any] | None) -> list[str]:

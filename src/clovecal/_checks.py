@@ -143,7 +143,7 @@ def check_finite_rows(array: FloatArray, name: str) -> FloatArray:
 
 
 def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
-    """Check frequencies: finite, non-negative, one per row, not all zero."""
+    """Check weights: finite, non-negative, one per row, not all zero."""
     if sample_weight is None:
         return None
     weight = check_real(sample_weight, "sample_weight")
@@ -151,7 +151,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
         raise InputError("sample_weight", f"has {_rows(len(weight))} but y has {n}", "pass one weight per row")
     if weight.min() < 0:
         row = int(np.argmax(weight < 0))
-        raise InputError("sample_weight", f"is negative ({weight[row]})", "weights are frequencies, 0 or more", row=row)
+        raise InputError("sample_weight", f"is negative ({weight[row]})", "a weight is 0 or more", row=row)
     if weight.max() == 0:
         raise InputError("sample_weight", "is zero in every row", "give at least one row a positive weight")
     return weight

@@ -307,6 +307,7 @@ def audit(
     domains: Any,
     task: str | None = None,
     sample_weight: Any = None,
+    weights: str = "frequency",
     bins: int = 10,
     ci: float = 0.95,
     odds_ratio: float = ODDS_RATIO,
@@ -331,7 +332,10 @@ def audit(
         "binary", "multiclass" or "regression"; None: regression when y has values other than whole numbers (or other
         than 0 and 1 beside a single column of predictions), otherwise by the shape of ``p``.
     sample_weight
-        Frequencies of the rows.
+        Weights of the rows.
+    weights
+        What they mean: "frequency" (2 is the row twice, everywhere) or "sampling" (a survey's or inverse-probability
+        weights, of which only the ratios count: domains keep their numbers of rows).
     bins
         Bins of the calibration error and the curves.
     ci
@@ -374,7 +378,8 @@ def audit(
     allowed = Tolerance(odds_ratio, tolerance)
     ci, resamples, generator = check_fraction(ci, "ci"), check_count(resamples, "resamples"), check_rng(rng)
     check_count(min_rows, "min_rows", at_least=0)
-    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task, positive=positive)
+    table = Rows.of(y, p, domains=domains, sample_weight=sample_weight, weights=weights, task=task, positive=positive)
+    table.warn_of_fractions()
     table = replace(table, domains=table.domains.merge_small(min_rows, table.weight))
     shared: dict[str, Any] = {"ci": ci, "resamples": resamples, "rng": generator}
     curve: ReliabilityCurve | None = None

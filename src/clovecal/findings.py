@@ -231,7 +231,8 @@ def at_odds(probability: FloatArray, ratio: float) -> FloatArray:
 class _Averages:
     """Mean outcome against mean prediction, by domain and (last) over all rows, and what it may be."""
 
-    size: FloatArray
+    size: FloatArray  # in rows of equal weight
+    rows_each: FloatArray  # rows of the table that are worth one of these
     observed: FloatArray
     predicted: FloatArray
     low: FloatArray  # of the mean outcome
@@ -245,12 +246,13 @@ class _Averages:
     @classmethod
     def of(cls, rows: Rows, tolerance: Tolerance, ci: float) -> _Averages:
         observed, predicted = _means(rows.outcome, rows), _means(rows.score, rows)
-        size = np.array([*rows.rows_by_domain.values(), rows.n_rows], dtype=np.float64)
+        size = on_rows.effective_sizes(rows)
+        count = np.array([*rows.rows_by_domain.values(), rows.n_rows], dtype=np.float64)
         allowed = tolerance.errors(rows)
         least, most = predicted - allowed, predicted + allowed
         if rows.task == "regression":
             spread = _means((rows.outcome - rows.score) ** 2, rows)
-            residuals = RowMean(rows.outcome - rows.score, rows.weight, low=-math.inf)
+            residuals = RowMean(rows.outcome - rows.score, rows.weight, low=-math.inf, weights=rows.weights)
             ((low, high),) = np.moveaxis(residuals.intervals(rows.domains, [ci], 1, np.random.default_rng(0)), -1, 1)
             low, high = predicted + low, predicted + high
         else:
@@ -265,6 +267,7 @@ class _Averages:
             to_tell = _ERRORS_TO_TELL**2 * spread / room**2
         return cls(
             size=size,
+            rows_each=count / np.maximum(size, 1e-9),
             observed=observed,
             predicted=predicted,
             low=low,
@@ -284,10 +287,15 @@ class _Averages:
             return ON_AVERAGE, None
         spread = self.spread[number] if self.has_ratio else 1.0  # a residual's information does not depend on its scale
         if self.size[number] * spread < _FEWEST_INFORMATION:
-            return TOO_FEW, _whole(_FEWEST_INFORMATION / spread if spread > 0 else math.inf)
+            return TOO_FEW, self._rows(number, _FEWEST_INFORMATION / spread if spread > 0 else math.inf)
         # With enough rows and no answer the mean lies near what the tolerance allows: no number of rows is promised.
         enough = self.size[number] >= self.to_tell[number]
-        return CANNOT_TELL, None if enough else _whole(self.to_tell[number])
+        return CANNOT_TELL, None if enough else self._rows(number, self.to_tell[number])
+
+    def _rows(self, number: int, worth: float) -> int | None:
+        """Return how many rows of the domain's are worth so many of equal weight."""
+        count = worth * self.rows_each[number]
+        return math.ceil(count) if math.isfinite(count) else None
 
     def described(self, number: int) -> dict[str, Any]:
         """Return the fields of a `Finding` about the average."""
@@ -308,10 +316,6 @@ def _p_values(rows: Rows, metric: str, allowed: FloatArray, **options: Any) -> F
     limits = dict(zip(rows.domains.names, of_domains, strict=True))
     found = on_rows.p_values_above(rows, metric, limits, overall_limit=overall, **options)
     return np.array([*found.by_domain.values(), found.overall])
-
-
-def _whole(count: float) -> int | None:
-    return math.ceil(count) if math.isfinite(count) else None
 
 
 def _means(values: FloatArray, rows: Rows) -> FloatArray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Number
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from clovecal.errors import InputError
 from clovecal.text import quoted
 
 TASKS = ("binary", "multiclass", "regression")
+MEANINGS_OF_WEIGHTS = ("frequency", "sampling")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +50,16 @@ class Rows:
         (n,) probability of label 1, (n, C) class probabilities, or for regression (n,) means or (n, 2) means and
         variances.
     weight
-        (n,) frequencies, or None when every row counts once.
+        (n,) weights, or None when every row counts once. Sampling weights are scaled to a mean of 1 over the rows
+        whose weight is positive, so that nothing depends on their scale.
     domains
         The domains of the rows; `Domains.pooled` where there are none.
     task
         "binary", "multiclass" or "regression".
+    weights
+        What a weight means. "frequency": so many rows of the same kind, so that a weight of 2 is the row twice, in
+        estimates, intervals, tests and sizes alike. "sampling": how many others the row stands for (a survey's or
+        inverse-probability weights); estimates are weighted means, and uncertainty is that of the rows there are.
     """
 
     y: AnyArray
@@ -60,6 +67,7 @@ class Rows:
     weight: FloatArray | None
     domains: Domains
     task: str
+    weights: str = "frequency"
 
     @classmethod
     def of(
@@ -69,6 +77,7 @@ class Rows:
         *,
         domains: Any = None,
         sample_weight: Any = None,
+        weights: str = "frequency",
         task: str | None = None,
         positive: Any = None,
     ) -> Rows:
@@ -84,7 +93,10 @@ class Rows:
         domains
             n labels, an n×k 0/1 membership matrix, or a `Domains`; each must have a row of positive weight.
         sample_weight
-            Frequencies of the rows.
+            Weights of the rows.
+        weights
+            What they mean: "frequency" (2 is the row twice) or "sampling" (a survey's or inverse-probability weights,
+            of which only the ratios count).
         task
             "binary", "multiclass" or "regression"; "classification": one of the first two, by the columns of ``p``;
             None: what `guess_task` says.
@@ -103,17 +115,21 @@ class Rows:
             return y
         y = zeros_and_ones(y, p, positive=positive, task=task)
         members = Domains.of(domains, len(as_numpy(y, "y")))
-        rows = cls._checked(y, p, members, sample_weight, task)
+        rows = cls._checked(y, p, members, sample_weight, weights, task)
         members.require_weight(rows.weight)
         return rows
 
     @classmethod
-    def without_domains(cls, y: Any, p: Any, *, sample_weight: Any = None, task: str | None = None) -> Rows:
+    def without_domains(
+        cls, y: Any, p: Any, *, sample_weight: Any = None, weights: str = "frequency", task: str | None = None
+    ) -> Rows:
         """Check rows that no domain claims, as `Rows.of` does."""
-        return cls._checked(y, p, None, sample_weight, task)
+        return cls._checked(y, p, None, sample_weight, weights, task)
 
     @classmethod
-    def _checked(cls, y: Any, p: Any, domains: Domains | None, sample_weight: Any, task: str | None) -> Rows:
+    def _checked(
+        cls, y: Any, p: Any, domains: Domains | None, sample_weight: Any, weights: str, task: str | None
+    ) -> Rows:
         if task != "regression":
             _reject_swapped(y, p, task)
         if task is None:
@@ -129,13 +145,33 @@ class Rows:
             labels = check_labels(y, predicted)
         check_same_length(y=labels, p=predicted)
         weight = check_weights(sample_weight, len(labels))
+        check_choice(weights, "weights", MEANINGS_OF_WEIGHTS)
+        if weight is not None and weights == "sampling":
+            positive = weight[weight > 0]
+            same = positive.min() == positive.max()  # then 1 to the last digit
+            weight = weight / (positive[0] if same else positive.mean())
         return cls(
             y=labels,
             p=predicted,
             weight=weight,
             domains=Domains.pooled(len(labels)) if domains is None else domains,
             task=task,
+            weights=weights,
         )
+
+    def warn_of_fractions(self) -> Self:
+        """Warn, at the place that called the caller, of frequencies that are not whole numbers; return the rows."""
+        if self.weight is not None and self.weights == "frequency":
+            fractional = self.weight != np.rint(self.weight)
+            if fractional.any():
+                row = int(np.argmax(fractional))
+                warnings.warn(
+                    f"sample_weight at row {row} is {self.weight[row]:g}, and frequencies are whole numbers: intervals "
+                    "and tests take the sum of the weights for the number of rows, which is wrong of survey or "
+                    "inverse-probability weights; say weights='sampling' if they are that.",
+                    stacklevel=3,
+                )
+        return self
 
     def __len__(self) -> int:
         """Return the rows of the table, each counted once."""
@@ -181,30 +217,57 @@ class Rows:
             weight=None if self.weight is None else self.weight[kept],
             domains=self.domains.restrict(kept),
             task=self.task,
+            weights=self.weights,
         )
 
     @property
     def n_rows(self) -> float:
-        """Rows of the table; with weights, their sum."""
-        return len(self) if self.weight is None else _counted(self.weight).sum().item()
+        """Rows of the table; with frequencies, their sum."""
+        return len(self) if self.weight is None else self._counts().sum().item()
 
     @property
     def rows_in_no_domain(self) -> float:
-        """Rows that no domain claims; with weights, their sum."""
+        """Rows that no domain claims; with frequencies, their sum."""
         if self.weight is None:
             return self.domains.rows_in_no_domain
         claimed = np.zeros(len(self), dtype=bool)
         claimed[slice(None) if self.domains.rows is None else self.domains.rows] = True
-        total: float = _counted(self.weight)[~claimed].sum().item()
+        total: float = self._counts()[~claimed].sum().item()
         return total
 
     @property
     def rows_by_domain(self) -> Mapping[Name, float]:
-        """Rows of each domain; with weights, their sum."""
+        """Rows of each domain; with frequencies, their sum."""
         if self.weight is None:
             return MappingProxyType(self.domains.counts)
-        weight = _counted(self.weight)
-        return MappingProxyType({name: weight[members].sum().item() for name, members in self.domains.split()})
+        counts = self._counts()
+        return MappingProxyType({name: counts[members].sum().item() for name, members in self.domains.split()})
+
+    @property
+    def effective_rows(self) -> float:
+        """Rows of equal weight that would tell as much of a mean: (Σw)²/Σw² of sampling weights, else ``n_rows``."""
+        return self.n_rows if self.weight is None or self.weights == "frequency" else _kish(self.weight)
+
+    @property
+    def effective_rows_by_domain(self) -> Mapping[Name, float]:
+        """What ``effective_rows`` is, of each domain.
+
+        Notes
+        -----
+        Kish's (1965) size, which knows nothing of y: what the weights leave of the rows where they have nothing to do
+        with the outcome. The size behind a particular rate's limits is `clovecal.metrics.on_rows.effective_sizes`.
+        """
+        if self.weight is None or self.weights == "frequency":
+            return self.rows_by_domain
+        weight = self.weight
+        return MappingProxyType({name: _kish(weight[members]) for name, members in self.domains.split()})
+
+    def _counts(self) -> AnyArray:
+        """Return how many rows each row is, as whole numbers where they are, so that counts print as counts."""
+        assert self.weight is not None
+        if self.weights == "sampling":
+            return (self.weight > 0).astype(np.int64)
+        return self.weight.astype(np.int64) if (self.weight == np.floor(self.weight)).all() else self.weight
 
 
 def guess_task(y: Any, p: Any = None) -> str:
@@ -414,6 +477,5 @@ def _means_and_variances(p: Any) -> FloatArray:
     return array
 
 
-def _counted(weight: FloatArray) -> AnyArray:
-    """Return weights as whole numbers where they are, so that counts print as counts."""
-    return weight.astype(np.int64) if (weight == np.floor(weight)).all() else weight
+def _kish(weight: FloatArray) -> float:
+    return float(weight.sum() ** 2 / (weight @ weight))

@@ -311,7 +311,7 @@ def select(
     deals
         How often rows are dealt anew; criterion and accuracy are averages over deals.
     sample_weight
-        Frequencies of the rows.
+        Weights of the rows; only their ratios count.
     rng
         Seed or Generator of the deals.
     positive

@@ -65,12 +65,59 @@ def test_the_readme_shows_the_tables_of_the_committed_records(name: str, load: A
 
 def test_intervals_of_the_ece_are_simulated(load: Any, tmp_path: Path) -> None:
     script = load("ece-intervals")
-    config = script.Config("uniform", "slope .5", 50, replicates=10, resamples=20, bootstrap_replicates=10)
+    config = script.Config(
+        "binary", "uniform", "slope .5", 50, replicates=10, together=5, resamples=20, bootstrap_replicates=10
+    )
     found = outcome_of(script, config, tmp_path)
     # ∫|√s/(√s + √(1 − s)) − s| ds = ½ log 2 − ¼; it changes sign at ½ alone, where a bin ends
-    assert found["true_ece"] == pytest.approx(math.log(2) / 2 - 0.25, abs=1e-6)
+    assert found["true_error"] == pytest.approx(math.log(2) / 2 - 0.25, abs=1e-6)
     assert 0 <= found["interval"]["coverage"] <= 1
     assert found["percentile_bootstrap"] is not None
+
+
+@pytest.mark.parametrize("test", ["sampling", "frequency"])
+def test_the_invariance_test_is_simulated_with_weights(test: str, load: Any, tmp_path: Path) -> None:
+    script = load("invariance-test")
+    config = script.SampledConfig(120, 3, 2, widening=1, factors=True, test=test, replicates=3, permutations=19)
+    assert 0 <= outcome_of(script, config, tmp_path)["rejection_rate"] <= 1
+    (y, score, domain), weight = script.sampled_table(config, np.random.default_rng(0))
+    assert np.bincount(domain).tolist() == [40, 40, 40]
+    # events weigh 2 times the domain's factor, others 4, 6 and 8 times it
+    assert weight[y == 1].tolist() == (2 * (1 + domain[y == 1])).tolist()
+    assert weight[y == 0] == pytest.approx((4 * (1 + domain / 2) * (1 + domain))[y == 0])
+    assert ((score > 0) & (score < 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("task", "scores", "factor", "expected"),
+    [
+        # ∫ min(10 s, 1) − s ds = .05 + .9 − .5
+        ("binary", "uniform", "× 10", 0.45),
+        # (1/3 − 1)·2/7
+        ("binary", "Beta(2, 5)", "× 1/3", 2 / 3 * 2 / 7),
+        # the confidence is .1 + .9·s with mean .55: .9 of it is missing
+        ("top label", "uniform", "× 1/10", 0.9 * 0.55),
+        # the mean target is three times the mean prediction of 2/102
+        ("regression", "Beta(2, 100)", "× 3", 2 * 2 / 102),
+    ],
+)
+def test_the_true_error_of_a_wrong_factor_by_hand(
+    task: str, scores: str, factor: str, expected: float, load: Any
+) -> None:
+    assert load("ece-intervals").true_error(task, scores, factor, 200) == pytest.approx(expected, abs=1e-6)
+
+
+def test_what_is_made_of_the_intervals_is_simulated(load: Any, tmp_path: Path) -> None:
+    script = load("ece-intervals")
+    flags = outcome_of(script, script.Flags("uniform", 20, "0", domains=3, tables=2, resamples=20), tmp_path / "flags")
+    assert 0 <= flags["tables_with_a_flag"] <= 1
+    found = outcome_of(script, script.Tolerance("uniform", "both signs", 50, replicates=5), tmp_path / "tolerance")
+    # ∫ 1.25 s/(1 + s/4) − s ds = 5·(1 − 4 log 1.25) − ½
+    tolerance = 5 - 20 * math.log(1.25) - 0.5
+    assert found["true_error"] == pytest.approx(tolerance, abs=1e-6)
+    assert found["tolerance"] == pytest.approx(tolerance, rel=0.1)
+    worst = outcome_of(script, script.Worst("slope .5", n=20, domains=3, replicates=2), tmp_path / "worst")
+    assert worst["interval"]["samples"] == 2
 
 
 @pytest.mark.parametrize("test", ["invariance_test", "ten bins"])

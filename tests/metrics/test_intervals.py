@@ -147,9 +147,9 @@ def test_a_higher_level_gives_a_wider_interval_around_the_narrower(metric: Any) 
 @pytest.mark.parametrize("metric", [cc.ece, cc.mmce])
 def test_simulated_limits_are_the_same_for_the_same_seed(metric: Any) -> None:
     rng = np.random.default_rng(3)
-    p = rng.random(100)
-    y = (rng.random(100) < p).astype(int)
-    domains = np.arange(100) % 2
+    p = rng.random(400)
+    y = (rng.random(400) < p).astype(int)
+    domains = np.arange(400) % 2
     first, again, other = (cc.per_domain(metric, y, p, domains=domains, ci=0.9, rng=seed) for seed in (5, 5, 6))
     assert dict(first.intervals) == dict(again.intervals)
     assert dict(first.intervals) != dict(other.intervals)

@@ -185,8 +185,8 @@ def test_intervals_are_ordered_in_range_nested_and_reproducible(metric):
 
 @pytest.mark.parametrize("metric", [cc.ece, cc.mmce, cc.regression_calibration, own_brier])
 def test_another_seed_simulates_other_tables(metric):
-    y, p = perfect_model(300)
-    domains = np.arange(300) % 2
+    y, p = perfect_model(1000)
+    domains = np.arange(1000) % 2
     first, second = (cc.per_domain(metric, y, p, domains=domains, ci=0.9, resamples=50, rng=rng) for rng in (0, 1))
     assert first.intervals != second.intervals
     again = cc.per_domain(metric, y, p, domains=domains, ci=0.9, resamples=50, rng=np.random.default_rng(1))
@@ -414,7 +414,7 @@ PER_DOMAIN_ERRORS = {
     "unknown option": (
         (cc.ece,),
         {"bin": 5},
-        "ece has no option 'bin'; it has bins, binning, norm, of, debias, sample_weight.",
+        "ece has no option 'bin'; it has bins, binning, norm, of, debias, sample_weight, weights.",
     ),
     "option of another metric": ((cc.brier,), {"bins": 5}, "brier has no option 'bins'; it has sample_weight."),
     "wrong direction": (
@@ -432,7 +432,7 @@ PER_DOMAIN_ERRORS = {
     "negative weight": (
         (own_brier,),
         {"sample_weight": [1, 1, -1, 1, 1, 1]},
-        "sample_weight at row 2 is negative (-1.0); weights are frequencies, 0 or more.",
+        "sample_weight at row 2 is negative (-1.0); a weight is 0 or more.",
     ),
     "a domain without weight": (
         (cc.accuracy,),

@@ -7,11 +7,13 @@ import json
 import re
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import clovecal as cc
+from clovecal import report as report_package
 from clovecal.report import Report, render, write_report
 
 for package in ("jinja2", "altair", "vl_convert"):
@@ -165,26 +167,27 @@ def test_the_navigation_the_sections_and_their_files_come_from_one_list(page):
     assert of_sections == set(names)
 
 
+def _style(name: str) -> str:
+    return (Path(report_package.__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
 def test_every_finding_has_a_class_a_colour_and_a_mark():
     from clovecal.findings import LABELS
     from clovecal.report._charts import FINDING_CLASSES  # private: the style sheet's names
-    from clovecal.report._sections import read_template  # private: the style sheets themselves
 
     assert tuple(FINDING_CLASSES) == LABELS
-    looks, badges = read_template("report.css"), read_template("sections/domains.css")
+    looks, badges = _style("report.css"), _style("sections/domains.css")
     for name in FINDING_CLASSES.values():
         assert looks.count(f"--bar-{name}:") == 2  # light and dark
         assert f".{name} {{" in badges
 
 
 def test_a_dark_screen_gives_every_colour_again():
-    from clovecal.report._sections import read_template  # private: the style sheet
-
-    light, dark = re.findall(r":root \{(.*?)\}", read_template("report.css"), re.S)[:2]
+    light, dark = re.findall(r":root \{(.*?)\}", _style("report.css"), re.S)[:2]
     names = set(re.findall(r"--([a-z-]+):", light))
     assert names == set(re.findall(r"--([a-z-]+):", dark))
     # a colour outside the two lists would not change
-    rest = read_template("report.css").split("* { box-sizing", 1)[1]
+    rest = _style("report.css").split("* { box-sizing", 1)[1]
     assert re.findall(r"#[0-9a-fA-F]{3,6}\b", rest) == []
 
 

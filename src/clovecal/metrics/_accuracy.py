@@ -37,7 +37,7 @@ def accuracy(y: Any, p: Any, *, sample_weight: Any = None) -> float:
 
 
 def _prepare(rows: Rows) -> RowMean:
-    return RowMean(rows.top_label[0], rows.weight, high=1.0, proportion=True)
+    return RowMean(rows.top_label[0], rows.weight, high=1.0, proportion=True, weights=rows.weights)
 
 
 register_metric(accuracy, _prepare, higher_is_better=True)

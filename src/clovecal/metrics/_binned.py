@@ -22,6 +22,7 @@ from clovecal.domains.sums import (
     equal_width_bins,
 )
 from clovecal.errors import InputError
+from clovecal.metrics._effective_sizes import cautious_sizes
 from clovecal.metrics._intervals import BinNoise, binned_norm_p_value, invert_binned_norm
 from clovecal.metrics._signed_limits import (
     SignedBins,
@@ -52,6 +53,7 @@ class BinnedGap:
     norm: str
     debias: bool
     binary: bool  # outcomes are 0/1, so a bin's variance follows from its frequency
+    weights: str = "frequency"  # or "sampling"
 
     def __post_init__(self) -> None:
         check_choice(self.binning, "binning", BINNINGS)
@@ -82,9 +84,10 @@ class BinnedGap:
         rows = cells.total[:, 0] / len(self.columns)
         simulated = rows >= _SIMULATED_FROM if self.norm == "l1" else np.ones(len(rows), dtype=bool)
         upper = rows >= _SIMULATED_ABOVE_FROM if self.norm == "l1" else simulated
+        inside = self._inside(signed)
         limits = np.zeros((len(levels), len(rows), 2))
         for stratum in np.flatnonzero(simulated).tolist():
-            noise = BinNoise.of(cells, stratum, self.binary)
+            noise = BinNoise.of(cells, stratum, self.binary, of_scores=inside[stratum])
             limits[:, stratum] = invert_binned_norm(
                 noise, observed[stratum], norm, levels, resamples, rng, upper=bool(upper[stratum])
             )
@@ -108,15 +111,22 @@ class BinnedGap:
         norm = partial(gap_norm, norm=self.norm)
         observed = norm(cells.weight / cells.total, cells.mean_gap)
         rows = cells.total[:, 0] / len(self.columns)
+        inside = self._inside(signed)
         p_values = np.ones(len(rows))
         for stratum in np.flatnonzero(rows >= _SIMULATED_FROM if self.norm == "l1" else rows > 0).tolist():
             if observed[stratum] > limits[stratum]:
-                noise = BinNoise.of(cells, stratum, self.binary)
+                noise = BinNoise.of(cells, stratum, self.binary, of_scores=inside[stratum])
                 p_values[stratum] = binned_norm_p_value(noise, observed[stratum], norm, limits[stratum], resamples, rng)
         if self.norm == "l1":
             exact = level_at_which(lambda tail: _mean(lower_limits(one, tail) for one in signed), limits)
             p_values = np.minimum(p_values, 2 * exact)
         return p_values
+
+    def _inside(self, signed: Sequence[SignedBins]) -> FloatArray:
+        """Return the variance of the error that comes from scores inside bins, as other norms' limits leave it out."""
+        if self.norm != "l1" or not self.binary:  # another outcome's variance has it already
+            return np.zeros(len(signed[0].size))
+        return _mean(one.variance_inside_bins for one in signed)
 
     def _with_signed(self, domains: Domains) -> tuple[OutcomeCells, list[SignedBins]]:
         """Return the bins' sums, and each column's for the limits in closed form."""
@@ -148,7 +158,15 @@ class BinnedGap:
     def _sums(self, domains: Domains, *, moments: bool) -> list[FloatArray]:
         """Return the sums of `OutcomeCells`, and Σ score²."""
         parts = [self._column_cells(domains, outcome, score, moments) for outcome, score in self.columns]
-        return [np.concatenate(sums, axis=1) for sums in zip(*parts, strict=True)]
+        sums = [np.concatenate(sums, axis=1) for sums in zip(*parts, strict=True)]
+        if moments and self.weight is not None and self.weights == "sampling":
+            # What noise does follows from the rows that the weights leave, the fewest that a column's gap makes of them
+            sizes = np.min(
+                [cautious_sizes(outcome - score, self.weight, domains) for outcome, score in self.columns], 0
+            )
+            total = sums[0].sum(axis=1) / len(self.columns)
+            sums = [one * (sizes / total)[:, None] for one in sums]
+        return sums
 
     def _column_cells(
         self, domains: Domains, outcome: AnyArray, score: FloatArray, moments: bool

@@ -41,10 +41,10 @@ def brier(y: Any, p: Any, *, sample_weight: Any = None) -> float:
 
 def _prepare(rows: Rows) -> RowMean:
     if not rows.multiclass:
-        return RowMean((rows.p - rows.y) ** 2, rows.weight, high=1.0)
+        return RowMean((rows.p - rows.y) ** 2, rows.weight, high=1.0, weights=rows.weights)
     # Σ_c (p_c − 1{y=c})² without an n×C one-hot matrix
     squares = np.einsum("ij,ij->i", rows.p, rows.p) - 2 * probability_of_label(rows) + 1
-    return RowMean(squares, rows.weight, high=2.0)
+    return RowMean(squares, rows.weight, high=2.0, weights=rows.weights)
 
 
 register_metric(brier, _prepare, higher_is_better=False)

@@ -4,6 +4,9 @@ A calibration error is a norm of gaps, so noise alone makes it positive: a perce
 ECE never covers 0. Here the interval is the set of true values under which the observed one is not surprising (a test
 inverted by simulation), along the line of models whose gaps have the observed pattern at any size. At size zero the
 simulated model is exactly calibrated, so a perfect model's interval covers 0 as often as it should.
+
+It takes the scores for given and needs some events, so `_signed_limits` has limits for few rows and for outcomes that
+are nearly certain; `BinnedGap` puts the two together.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import exp, inf, log
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -26,26 +30,32 @@ Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]
 _ROUNDING = 1e-12  # of equal errors computed in two ways
 _TAIL_DRAWS = 5  # fewer draws beyond a quantile say little about where it is
 _CLEAR = 2  # times the largest error that noise alone gave is an error that noise has little to do with
+_BORROWED = 4  # rows with the variance of all bins that each bin's own is mixed with
+_FEWEST_DEGREES = 3.0  # of freedom of a variance; with fewer, its inverse root has no spread
 _FAR = 2.0**60  # no size of a true gap is as large
 _GRID = 12  # sizes of the true error at which the observed one's distribution is simulated
 
 
 @dataclass(frozen=True)
 class BinNoise:
-    """One domain's bins: rows, mean score, observed gap, and the outcome's variance where it isn't Bernoulli's."""
+    """One domain's bins: rows, mean score, observed gap, and the outcome's variance where it isn't Bernoulli's.
+
+    ``of_scores`` is the variance of the mean gap that comes from the scores inside the bins being a sample.
+    """
 
     weight: FloatArray
     score: FloatArray
     gap: FloatArray
     variance: FloatArray | None
+    of_scores: float = 0.0
 
     @classmethod
-    def of(cls, cells: OutcomeCells, stratum: int, binary: bool) -> BinNoise:
+    def of(cls, cells: OutcomeCells, stratum: int, binary: bool, *, of_scores: float = 0.0) -> BinNoise:
         """Take the non-empty bins of one domain."""
         kept = cells.weight[stratum] > 0
         weight, gap = cells.weight[stratum][kept], cells.mean_gap[stratum][kept]
         variance = None if binary else _outcome_variance(weight, gap, cells.gap_squared[stratum][kept])
-        return cls(weight, cells.mean_score[stratum][kept], gap, variance)
+        return cls(weight, cells.mean_score[stratum][kept], gap, variance, of_scores)
 
     @property
     def patterns(self) -> tuple[FloatArray, FloatArray]:
@@ -78,10 +88,11 @@ class BinNoise:
 
 
 def _outcome_variance(weight: FloatArray, gap: FloatArray, gap_squared: FloatArray) -> FloatArray:
-    """Return each bin's variance, where a few rows (which know little of it) borrow from all rows' squared gaps."""
+    """Return each bin's variance, where a few rows (which know little of it) borrow from all bins."""
     squares = np.maximum(gap_squared - weight * gap * gap, 0.0)
-    borrowed = gap_squared.sum() / weight.sum()  # as if no gap were real: too large, never too small
-    return np.asarray((squares + borrowed) / (np.maximum(weight - 1, 0.0) + 1))
+    as_if_no_gap_were_real = gap_squared.sum() / weight.sum()  # too large, never too small
+    pooled = (squares.sum() + as_if_no_gap_were_real) / (np.maximum(weight - 1, 0.0).sum() + 1)
+    return np.asarray((squares + _BORROWED * pooled) / (np.maximum(weight - 1, 0.0) + _BORROWED))
 
 
 def invert_binned_norm(
@@ -140,16 +151,18 @@ def _simulators(
     bins: BinNoise, norm: Callable[[FloatArray, FloatArray], FloatArray], draws: int, rng: np.random.Generator
 ) -> Callable[[FloatArray], Simulator]:
     """Return what makes, of a pattern of true gaps, its simulator; all of them share their draws."""
-    total = bins.weight.sum()
-    noise = _Noise.draw(bins, draws, rng)
-    at_null = np.sort(norm(noise.mass, noise.exact_at_null(rng)))
+    share = bins.weight / bins.weight.sum()
+    at_null = np.sort(norm(share, _deviations_at_null(bins, draws, rng)))
+    drawn: list[_Noise] = []  # most limits of perfect domains need none
 
     def simulator(pattern: FloatArray) -> Simulator:
         def simulate(size: float) -> tuple[float, FloatArray]:
             if size == 0:
                 return 0.0, at_null
-            gap = bins.true_gap(pattern, size)
-            return float(norm(bins.weight / total, gap)), np.sort(norm(noise.mass, gap + noise.at(gap)))
+            if not drawn:
+                drawn.append(_Noise.draw(bins, draws, rng))
+            noise, gap = drawn[0], bins.true_gap(pattern, size)
+            return float(norm(share, gap)), np.sort(norm(noise.mass, gap + noise.at(gap)) + noise.of_scores)
 
         return simulate
 
@@ -209,6 +222,9 @@ def invert(
     for side, (simulate, direction) in enumerate(((for_lower, 1), (for_upper, -1))):
         if simulate is None:
             continue
+        if direction == 1 and _is_ordinary(observed - tie, simulate(0.0)[1], levels):
+            limits[:, 0] = 0.0
+            continue
         unit, at_unit = simulate(1.0)
         reach = (observed + 6 * float(np.std(at_unit))) / unit if unit else 0.0
         clear = observed > _CLEAR * float(simulate(0.0)[1][-1])
@@ -220,6 +236,32 @@ def invert(
     # An error below what noise alone would give speaks for no truth at all; the interval still reaches up to it.
     limits[:, 1] = np.maximum(limits[:, 1], observed)
     return limits
+
+
+def _is_ordinary(observed: float, at_null: FloatArray, levels: Sequence[float]) -> bool:
+    """Return whether at no level the observed error is above what noise alone gives."""
+    return observed <= min(_sorted_quantile(at_null, 0.5 + level / 2) for level in levels)
+
+
+def _deviations_at_null(bins: BinNoise, draws: int, rng: np.random.Generator) -> FloatArray:
+    """Return the bins' deviations under an exactly calibrated model, whose tails decide whether 0 is covered.
+
+    The bins keep their rows: drawn again, few rows would fall into fewer bins, and noise would look smaller than it is.
+    """
+    if bins.variance is not None:
+        return np.asarray(_standardised(bins, draws, rng) * np.sqrt(bins.variance / bins.weight))
+    count, score = np.maximum(np.rint(bins.weight), 1.0), np.clip(bins.score, 0.0, 1.0)
+    return np.asarray(rng.binomial(count.astype(np.int64), score, size=(draws, len(count))) / count - score)
+
+
+def _standardised(bins: BinNoise, draws: int, rng: np.random.Generator) -> FloatArray:
+    normal = rng.standard_normal((draws, len(bins.weight)))
+    if bins.variance is not None:
+        # The variance is an estimate; its error is common to the bins of a draw, over which it does not average out.
+        n = float(bins.weight.sum())
+        freedom = max(n - len(bins.weight), n / 2, _FEWEST_DEGREES)
+        normal *= np.sqrt(freedom / rng.chisquare(freedom, (draws, 1)))
+    return normal
 
 
 @dataclass(frozen=True)
@@ -234,22 +276,26 @@ class _Noise:
     filled: FloatArray  # 1, or 0 for an empty bin
     normal: FloatArray
     skewed: FloatArray  # (normal² − 1)/6, what a unit of skewness adds
+    of_scores: FloatArray  # what other scores inside the bins change in the error, (draws,)
 
     @classmethod
     def draw(cls, bins: BinNoise, draws: int, rng: np.random.Generator) -> _Noise:
         n = max(round(bins.weight.sum()), 1)
         counts = rng.multinomial(n, bins.weight / bins.weight.sum(), size=draws).astype(np.float64)
-        normal = rng.standard_normal(counts.shape)
+        normal = _standardised(bins, draws, rng)
         filled = (counts > 0).astype(np.float64)
         inverse = filled / np.maximum(counts, 1.0)
-        return cls(bins, counts, counts / n, np.sqrt(inverse), inverse, filled, normal, (normal**2 - 1) / 6)
-
-    def exact_at_null(self, rng: np.random.Generator) -> FloatArray:
-        """Return the deviations of an exactly calibrated model, whose tails decide whether 0 is covered."""
-        if self.bins.variance is not None:
-            return self.at(np.zeros_like(self.bins.gap))
-        score = np.clip(self.bins.score, 0.0, 1.0)
-        return rng.binomial(self.counts.astype(np.int64), score) * self.inverse - score * self.filled
+        return cls(
+            bins=bins,
+            counts=counts,
+            mass=counts / n,
+            root=np.sqrt(inverse),
+            inverse=inverse,
+            filled=filled,
+            normal=normal,
+            skewed=(normal**2 - 1) / 6,
+            of_scores=rng.standard_normal(draws) * np.sqrt(bins.of_scores),
+        )
 
     def at(self, gap: FloatArray) -> FloatArray:
         """Return each bin's mean outcome minus its expectation, when the true gaps are these."""
@@ -265,14 +311,24 @@ class _Noise:
 
 
 def _sorted_quantile(ordered: FloatArray, q: float) -> float:
-    """Return a quantile of sorted draws; beyond their range, extrapolated like a normal's tail."""
+    """Return a quantile of sorted draws; beyond their range, extrapolated: below like a normal's tail.
+
+    Above, where few events make a longer tail than a normal's, it is an exponential's through the last quantiles that
+    the draws tell; if those are equal, there is nothing to extrapolate, and what no draw reached has no limit.
+    """
     reached = min(_TAIL_DRAWS / len(ordered), 0.25)
-    if not reached <= q <= 1 - reached:
-        inner = reached if q < 0.5 else 1 - reached
+    if q < reached:
         middle = _sorted_quantile(ordered, 0.5)
-        beyond = NormalDist().inv_cdf(q) / NormalDist().inv_cdf(inner)
-        return max(middle + (_sorted_quantile(ordered, inner) - middle) * beyond, 0.0)
-    position = q * (len(ordered) - 1)
+        beyond = NormalDist().inv_cdf(q) / NormalDist().inv_cdf(reached)
+        return max(middle + (_sorted_quantile(ordered, reached) - middle) * beyond, 0.0)
+    if q > 1 - reached:
+        inner, per_unit = _upper_tail(ordered, reached)
+        if per_unit > 0:
+            return inner + per_unit * log(reached / (1 - q))
+        if 1 - q < 1 / (len(ordered) + 1):
+            return inf
+    # As often as 1 − q the next draw is above this one, not only in the long run.
+    position = min(max(q * (len(ordered) + 1) - 1, 0.0), len(ordered) - 1.0)
     below = int(position)
     above = min(below + 1, len(ordered) - 1)
     return float(ordered[below] + (position - below) * (ordered[above] - ordered[below]))
@@ -281,13 +337,17 @@ def _sorted_quantile(ordered: FloatArray, q: float) -> float:
 def _tail_from(ordered: FloatArray, value: float) -> float:
     """Return the share of sorted draws from a value on; beyond their range, extrapolated as quantiles are."""
     reached = min(_TAIL_DRAWS / len(ordered), 0.25)
+    inner, per_unit = _upper_tail(ordered, reached)
+    if value > inner and per_unit > 0:
+        return reached * exp(-(value - inner) / per_unit)
+    return (1 + len(ordered) - int(np.searchsorted(ordered, value))) / (1 + len(ordered))
+
+
+def _upper_tail(ordered: FloatArray, reached: float) -> tuple[float, float]:
+    """Return the last quantile that draws tell, and by how much more it is e times as rare."""
     inner = _sorted_quantile(ordered, 1 - reached)
-    if value <= inner:
-        return float(np.mean(ordered >= value))
-    middle = _sorted_quantile(ordered, 0.5)
-    if inner == middle:  # nothing to extrapolate: most draws are equal
-        return (1 + float(np.sum(ordered >= value))) / (1 + len(ordered))
-    return NormalDist().cdf(NormalDist().inv_cdf(reached) * (value - middle) / (inner - middle))
+    before = min(10 * reached, 0.5)
+    return inner, (inner - _sorted_quantile(ordered, 1 - before)) / log(before / reached)
 
 
 def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed: float, *, clear: bool) -> float:
@@ -297,6 +357,7 @@ def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed
     observed error that is ``clear`` of noise is passed on the steep part, where the sizes a bisection visits will do.
     """
 
+    @cache
     def quantile(step: int) -> float:
         own = _sorted_quantile(simulate(sizes[step])[1], tail)
         return own if clear or step == 0 else max(own, quantile(step - 1))
@@ -308,4 +369,6 @@ def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed
         return simulate(sizes[-1])[0]
     low, high = quantile(after - 1), quantile(after)
     truth, next_truth = simulate(sizes[after - 1])[0], simulate(sizes[after])[0]
+    if tail < 0.5 and observed - low <= 2 * _ROUNDING:
+        return next_truth  # whole outcomes: the quantile stays at the observed error for longer than the grid tells
     return truth + (observed - low) / (high - low) * (next_truth - truth)

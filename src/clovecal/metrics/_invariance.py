@@ -7,7 +7,7 @@ residuals from the cells' means, by domain, are compared with what permuting row
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from types import MappingProxyType
@@ -17,7 +17,8 @@ import numpy as np
 
 from clovecal._checks import AnyArray, FloatArray, IntArray, check_count, check_fraction, check_rng
 from clovecal.domains import Domains, Interval, Name
-from clovecal.domains.sums import weighted_counts
+from clovecal.domains.sums import divide_or, weighted_counts
+from clovecal.metrics._sampled_invariance import SampledRows
 from clovecal.notebook import describe_invariance, html_of_invariance
 from clovecal.rows import Rows
 
@@ -28,6 +29,10 @@ _SHAPE_WEIGHTS = np.array([1.0, 0.5, 0.25, 0.125])
 # 2√n of them by about 1/√n standard errors; beyond 1024 nothing is gained before 1e9 rows.
 _CELLS_PER_ROOT_ROW = 2.0
 _MOST_CELLS = 1024
+# With sampling weights the mean of a cell of few rows is biased towards what light rows have, by an amount that adds up
+# over cells: there are fewer of them, and scores that vary inside add bias of about 1/(4·n^⅙) of what ten cells add at
+# 10,000 rows, which did not show.
+_CELLS_PER_CUBE_ROOT = 2.0
 # Domains whose labels sum to less variance than this are permuted label by label, the others drawn from the Gaussian
 # limit. The bound on atoms keeps thousands of small domains affordable.
 _GAUSSIAN_VARIANCE = 25.0
@@ -93,6 +98,7 @@ def invariance_test(
     *,
     domains: Any,
     sample_weight: Any = None,
+    weights: str = "frequency",
     permutations: int = 999,
     rng: np.random.Generator | int | None = None,
     positive: Any = None,
@@ -109,7 +115,10 @@ def invariance_test(
     domains
         n labels, an n×k 0/1 membership matrix, or a `Domains`; at least two domains.
     sample_weight
-        Frequencies of the rows.
+        Weights of the rows.
+    weights
+        What they mean: "frequency" (2 is the row twice) or "sampling" (a survey's or inverse-probability weights, of
+        which only the ratios within a domain count).
     permutations
         Tables drawn under invariance; the smallest p-value is 1 / (permutations + 1).
     rng
@@ -132,6 +141,12 @@ def invariance_test(
     rarer kind, is permuted label by label (weights that are not whole numbers: always the limit).
     Departures that oscillate faster than a cubic in the score's rank go unseen.
 
+    Sampling weights: what is permuted within a cell is the pair (y, w), after the factor that a domain's weights have
+    in common was taken off, and each domain's sums are divided by their own linearised standard errors in every table
+    (Chung and Romano 2013). There are 2·∛n cells then, domains keep their numbers of rows, and beyond 50,000 rows the
+    sums are drawn from their normal limit. Where domains were drawn by one design the level holds; where the design
+    differs between them it holds in large domains only (``experiments/invariance-test``).
+
     Rows in no domain are left out: the hypothesis says nothing about them. With overlapping domains a row counts in
     each of its domains, and what is permuted is the row with all its memberships.
 
@@ -146,7 +161,16 @@ def invariance_test(
     >>> result.p_value, dict(result.shift_by_domain)
     (0.001, {'A': 0.25, 'B': -0.25})
     """
-    rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task="classification", positive=positive)
+    rows = Rows.of(
+        y,
+        p,
+        domains=domains,
+        sample_weight=sample_weight,
+        weights=weights,
+        task="classification",
+        positive=positive,
+    )
+    rows.warn_of_fractions()
     return invariance_test_of(rows, permutations=permutations, rng=rng)
 
 
@@ -156,6 +180,8 @@ def invariance_test_of(
     """Test rows that are checked, as `invariance_test` does; the outcomes of a regression may vary more in a domain."""
     domains = rows.domains.require_two()
     permutations, generator = check_count(permutations, "permutations"), check_rng(rng)
+    if rows.weight is not None and rows.weights == "sampling":
+        return _test_sampled(rows, rows.weight, permutations, generator)
     y = rows.outcome
     binary = bool(np.all((y == 0) | (y == 1)))
     atoms = _reduce(y if binary else y - y.mean(), rows.score, rows.weight, domains)
@@ -163,9 +189,9 @@ def invariance_test_of(
     departures = _departures(atoms, binary=binary)
     whitening, shape = _whiten(departures.covariance)
     statistic = float(_SHAPE_WEIGHTS[shape] @ (whitening @ departures.total) ** 2)
-    draws = _permuted(atoms, departures, whitening, permutations, generator, by_label=binary) ** 2
+    draws = _permuted(atoms, departures, whitening, permutations, generator, by_label=binary)
     # equal tables tie in spite of rounding
-    exceeding = int(np.count_nonzero(draws @ _SHAPE_WEIGHTS[shape] >= statistic * (1 - 1e-9)))
+    exceeding = int(np.count_nonzero(draws**2 @ _SHAPE_WEIGHTS[shape] >= statistic * (1 - 1e-9)))
     mean = departures.total[: size.size] / size
     error = np.sqrt(np.clip(np.diag(departures.covariance)[: size.size], 0, None)) / size
     shared = np.bincount(atoms.cell)[atoms.cell] > 1
@@ -176,6 +202,38 @@ def invariance_test_of(
         shift_by_domain=MappingProxyType(dict(zip(domains.names, mean.tolist(), strict=True))),
         standard_error_by_domain=MappingProxyType(dict(zip(domains.names, error.tolist(), strict=True))),
         comparable=float(atoms.count[shared].sum() / atoms.count.sum()),
+    )
+
+
+def _test_sampled(rows: Rows, weight: FloatArray, permutations: int, rng: np.random.Generator) -> InvarianceTest:
+    """Test rows with sampling weights: pairs (y, w) are permuted, and sums compared with their own variances."""
+    domains = rows.domains
+    pattern, sets = _memberships(domains)
+    kept = np.asarray(sets.any(axis=1))[pattern] & (weight > 0)
+    y, score, pattern, weight = rows.outcome[kept], rows.score[kept], pattern[kept], weight[kept]
+    cell = score_cells(score, None, cells=_CELLS_PER_CUBE_ROOT * len(y) ** (1 / 3))
+    cell_count = np.bincount(cell)
+    rank = (np.cumsum(cell_count) - cell_count / 2) / cell_count.sum()
+    shapes = np.polynomial.legendre.legvander(2 * rank - 1, _SHAPE_WEIGHTS.size - 1)
+    sampled = SampledRows.of(
+        y - y.mean(), weight, cell=cell, which=pattern, sets=sets, shapes=shapes, partition=domains.partition
+    )
+    observed = sampled.observed()
+    statistic = float(observed.statistic(_SHAPE_WEIGHTS)[0])
+    exceeding = 0
+    for drawn in sampled.drawn(permutations, rng):  # equal tables tie in spite of rounding
+        exceeding += int(np.count_nonzero(drawn.statistic(_SHAPE_WEIGHTS) >= statistic * (1 - 1e-9)))
+    total, covariance, weight_in_cells = observed.total[0], observed.covariance[0], sampled.weight_in_cells
+    size, products = weight_in_cells.sum(axis=1), shapes[:, :, None] * shapes[:, None, :]
+    names, shift = domains.names, (total[:, 0] / size).tolist()
+    error = (np.sqrt(np.maximum(covariance[:, 0, 0], 0)) / size).tolist()
+    return InvarianceTest(
+        statistic=statistic,
+        p_value=(1 + exceeding) / (1 + permutations),
+        shift=_projected(np.einsum("dc,cst->dst", weight_in_cells, products), total, covariance),
+        shift_by_domain=MappingProxyType(dict(zip(names, shift, strict=True))),
+        standard_error_by_domain=MappingProxyType(dict(zip(names, error, strict=True))),
+        comparable=sampled.comparable,
     )
 
 
@@ -191,25 +249,32 @@ class _Atoms:
     sets: AnyArray  # sets × k, whether the domain is in the set
 
     @cached_property
+    def partition(self) -> bool:
+        """Whether the sets are the domains themselves, one each and in their order."""
+        return self.sets.shape[0] == self.sets.shape[1] and bool(np.array_equal(self.sets, np.eye(len(self.sets))))
+
+    @cached_property
     def pairs(self) -> tuple[IntArray, IntArray]:
         """Return the atom and the domain of each membership."""
         atom, domain = np.nonzero(self.sets[self.which])
         return atom, domain
 
-    def by_domain(self, values: FloatArray) -> FloatArray:
+    def by_domain(self, values: FloatArray, cells: int | None = None) -> FloatArray:
         """Add up a value per atom by cell and domain."""
         atom, domain = self.pairs
-        cells, k = int(self.cell.max(initial=-1)) + 1, self.sets.shape[1]
+        cells, k = int(self.cell.max(initial=-1)) + 1 if cells is None else cells, self.sets.shape[1]
         return weighted_counts(self.cell[atom] * k + domain, values[atom], cells * k).reshape(cells, k)
 
     def second_moments(self, shapes: FloatArray, values: FloatArray) -> FloatArray:
         """Add up value × loading × loadingᵀ over atoms; an atom's loading on (shape, domain) is its cell's shape."""
-        of_atoms, sets = shapes[self.cell], self.sets.astype(np.float64)
-
-        def block(products: FloatArray) -> FloatArray:
-            return sets.T @ (weighted_counts(self.which, products, len(sets))[:, None] * sets)
-
-        return np.block([[block(values * one * other) for other in of_atoms.T] for one in of_atoms.T])
+        of_atoms, sets, k = shapes[self.cell], self.sets.astype(np.float64), self.sets.shape[1]
+        moments = np.zeros((shapes.shape[1], k, shapes.shape[1], k))
+        for one in range(shapes.shape[1]):
+            for other in range(one + 1):
+                products = weighted_counts(self.which, values * of_atoms[:, one] * of_atoms[:, other], len(sets))
+                block = np.diag(products) if self.partition else sets.T @ (products[:, None] * sets)
+                moments[one, :, other] = moments[other, :, one] = block
+        return moments.reshape(shapes.shape[1] * k, -1)
 
 
 @dataclass(frozen=True)
@@ -219,7 +284,6 @@ class _Departures:
     total: FloatArray
     covariance: FloatArray
     shapes: FloatArray  # value of each shape in each cell: the loading of an atom on the shape in each of its domains
-    cell_loading: FloatArray  # the mean loading on (shape, domain) over the rows of each cell
     spread: FloatArray  # variance of each atom's total, were its cell not conditioned on
 
 
@@ -263,8 +327,10 @@ def _memberships(domains: Domains) -> tuple[IntArray, AnyArray]:
     return pattern, sets
 
 
-def score_cells(score: FloatArray, weight: FloatArray | None) -> IntArray:
-    """Cut the scores into at most 1024 cells of nearly equal weight, equal scores together; return each row's cell.
+def score_cells(score: FloatArray, weight: FloatArray | None, cells: float | None = None) -> IntArray:
+    """Cut the scores into cells of nearly equal weight, equal scores together; return each row's cell.
+
+    There are as many as said, or twice the root of the rows, and at most 1024.
 
     Few distinct scores get a cell each. To sort a million scores would be most of the cost, so they are counted in
     64 intervals per cell, and only those in intervals with more rows than a cell should have are told apart by sorting.
@@ -273,7 +339,8 @@ def score_cells(score: FloatArray, weight: FloatArray | None) -> IntArray:
     if span == 0:
         return np.zeros(score.size, dtype=np.intp)
     total = float(score.size if weight is None else weight.sum())
-    cells = int(np.clip(_CELLS_PER_ROOT_ROW * np.sqrt(total), 1, _MOST_CELLS))
+    wanted = _CELLS_PER_ROOT_ROW * np.sqrt(total) if cells is None else cells
+    cells = int(np.clip(wanted, 1, _MOST_CELLS))
     place = ((score - low) / span * (64 * cells)).astype(np.intp)
     mass = np.bincount(place, weight)
     crowded = mass > total / cells
@@ -309,18 +376,11 @@ def _departures(atoms: _Atoms, *, binary: bool) -> _Departures:
     rank = (np.cumsum(cell_count) - cell_count / 2) / cell_count.sum()
     shapes = np.polynomial.legendre.legvander(2 * rank - 1, _SHAPE_WEIGHTS.size - 1)
 
-    def by_shape(values: FloatArray) -> FloatArray:
-        return (shapes[:, :, None] * atoms.by_domain(values)[:, None, :]).reshape(len(shapes), -1)
-
-    cell_loading = by_shape(count) / cell_count[:, None]
-    cross = cell_loading.T @ by_shape(spread)
-    covariance = atoms.second_moments(shapes, spread) - cross - cross.T
-    covariance += cell_loading.T @ (np.bincount(cell, spread)[:, None] * cell_loading)
+    residual = atoms.by_domain(atoms.total - mean * count)
     return _Departures(
-        total=by_shape(atoms.total - mean * count).sum(axis=0),
-        covariance=covariance,
+        total=(shapes.T @ residual).ravel(),
+        covariance=_sharing_out(atoms, shapes, spread)[1],
         shapes=shapes,
-        cell_loading=cell_loading,
         spread=spread,
     )
 
@@ -332,16 +392,19 @@ def _whiten(covariance: FloatArray) -> tuple[FloatArray, IntArray]:
     """
     k = len(covariance) // _SHAPE_WEIGHTS.size
     constant = np.diag(covariance)[:k]
-    rows = np.diag(np.tile(1 / np.sqrt(np.where(constant > 0, constant, np.inf)), _SHAPE_WEIGHTS.size))
-    rest = rows @ covariance @ rows
+    scale = np.tile(1 / np.sqrt(np.where(constant > 0, constant, np.inf)), _SHAPE_WEIGHTS.size)
+    rest = scale[:, None] * covariance * scale  # of the shapes not yet taken
+    rows = np.diag(scale)  # what is left of each shape and domain not yet taken, in terms of the totals
     parts, shapes = [], []
     for shape in range(_SHAPE_WEIGHTS.size):
-        block = slice(shape * k, (shape + 1) * k)
-        values, vectors = np.linalg.eigh(rest[block, block])
+        values, vectors = np.linalg.eigh(rest[:k, :k])
         solid = values > 1e-8
         vectors = vectors[:, solid] / np.sqrt(values[solid])
-        part, slope = vectors.T @ rows[block], rest[:, block] @ vectors
-        rows, rest = rows - slope @ part, rest - slope @ slope.T
+        taken = (shape + 1) * k  # totals of later shapes have no part in this one
+        part, slope = np.zeros((vectors.shape[1], len(covariance))), rest[k:, :k] @ vectors
+        part[:, :taken] = vectors.T @ rows[:k, :taken]
+        rows, rest = rows[k:], rest[k:, k:] - slope @ slope.T
+        rows[:, :taken] -= slope @ part[:, :taken]
         parts.append(part)
         shapes.append(np.full(len(part), shape))
     return np.concatenate(parts), np.concatenate(shapes)
@@ -363,40 +426,78 @@ def _permuted(
     few = _atoms_of_small_domains(atoms, departures.spread) if by_label and whole else np.zeros(0, dtype=np.intp)
     if not few.size:
         return draws
-    # Given the labels of these atoms, the cell's other rows share the remaining labels: each label here counts by its
-    # effect relative to the mean effect of those others.
+    # Given the labels of these atoms, the cell's other rows share the remaining ones: what that gives each domain on
+    # average is counted off, and its variation is drawn from the Gaussian limit.
+    share, root = _sharing(atoms, departures, few)
     cell, count = atoms.cell[few], atoms.count[few]
-    first = np.flatnonzero(np.diff(cell, prepend=-1))
-
-    def in_cells(values: FloatArray) -> FloatArray:
-        sums = np.zeros((cell_count.size, *values.shape[1:]))
-        sums[cell[first]] = np.add.reduceat(values, first)
-        return sums
-
-    effect_of_sets = np.split(whitening, _SHAPE_WEIGHTS.size, axis=1) @ atoms.sets.T.astype(np.float64)
-    effect = np.zeros((few.size, len(whitening)))
-    for shape, of_sets in zip(departures.shapes[cell].T, effect_of_sets, strict=True):
-        effect += shape[:, None] * of_sets.T[atoms.which[few]]
-    others = cell_count - in_cells(count)
-    theirs = cell_count[:, None] * (departures.cell_loading @ whitening.T) - in_cells(count[:, None] * effect)
-    effect = effect - (theirs / np.where(others > 0, others, np.inf)[:, None])[cell]
-    within = in_cells(np.sqrt(departures.spread[few] * count)[:, None] * effect) / np.sqrt(cell_count)[:, None]
-    covariance = effect.T @ (departures.spread[few][:, None] * effect) - within.T @ within
-    values, vectors = np.linalg.eigh(np.eye(len(whitening)) - covariance)
-    # Nothing is left to draw where every row is in such an atom; the root of a rounding error would blur ties.
-    draws = np.asarray(draws @ (vectors * np.sqrt(np.where(values > 1e-9, values, 0))).T)
     ones = np.bincount(atoms.cell, atoms.total).astype(np.float64)
     expected = count * (ones / cell_count)[cell]
+    cells, first = np.unique(cell, return_index=True)
+    of_cells, share = departures.shapes[cells].T, share[cells]
+    large = np.flatnonzero(share.any(axis=0))
+    by_domain = _grouped(*np.nonzero(atoms.sets[atoms.which[few]])[::-1])
     for block in np.array_split(draws, -(-size * few.size // (1 << 21))):  # views: bounds the memory
-        block += (_permuted_ones(cell, count, ones, cell_count, len(block), rng) - expected) @ effect
+        surplus = _permuted_ones(cell, count, ones, cell_count, len(block), rng) - expected[:, None]
+        totals = (root @ block[:, : root.shape[1]].T).reshape(len(of_cells), -1, len(block))
+        for domain, its in by_domain:
+            totals[:, domain] += departures.shapes[cell[its]].T @ surplus[its]
+        if large.size:
+            in_cells = np.add.reduceat(surplus, first)
+            for total, shape in zip(totals, of_cells, strict=True):
+                total[large] -= (shape[:, None] * share[:, large]).T @ in_cells
+        block[:] = (whitening @ totals.reshape(-1, len(block))).T
     return draws
+
+
+def _grouped(key: IntArray, values: IntArray) -> list[tuple[int, IntArray]]:
+    """Return each key and the values that have it."""
+    order = np.argsort(key, kind="stable")
+    keys, starts = np.unique(key[order], return_index=True)
+    return list(zip(keys.tolist(), np.split(values[order], starts[1:]), strict=True))
+
+
+def _sharing(atoms: _Atoms, departures: _Departures, few: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return how the atoms that are not among the few share the ones that these leave to their cell.
+
+    Returns
+    -------
+    share
+        The part of its cell's remaining ones that each domain gets on average, cells × k.
+    root
+        A root of the covariance of what the domains get by (shape, domain), with a column for each direction.
+    """
+    rest = np.setdiff1d(np.flatnonzero(departures.spread), few)
+    others = replace(atoms, cell=atoms.cell[rest], count=atoms.count[rest], which=atoms.which[rest])
+    share, covariance = _sharing_out(others, departures.shapes, departures.spread[rest])
+    own = np.flatnonzero(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance[np.ix_(own, own)])
+    # Nothing is left to draw where every row is among the few; the root of a rounding error would blur ties.
+    solid = values > 1e-9 * departures.covariance.max(initial=0)
+    root = np.zeros((len(covariance), np.count_nonzero(solid)))
+    root[own] = vectors[:, solid] * np.sqrt(values[solid])
+    return share, root
+
+
+def _sharing_out(atoms: _Atoms, shapes: FloatArray, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return each domain's part of every cell's rows (cells × k), and how permuting spreads sums by (shape, domain)."""
+    cells = len(shapes)
+    size = weighted_counts(atoms.cell, atoms.count, cells)[:, None]
+    part = divide_or(atoms.by_domain(atoms.count, cells), size, 0.0)
+
+    def by_shape(values: FloatArray) -> FloatArray:
+        return (shapes[:, :, None] * values[:, None, :]).reshape(cells, -1)
+
+    # Σ spread (loading − cell's)(loading − cell's)ᵀ: the mixed terms and half of the cell's own, then their transpose
+    own = weighted_counts(atoms.cell, spread, cells)[:, None]
+    cross = by_shape(part).T @ by_shape(atoms.by_domain(spread, cells) - own / 2 * part)
+    return part, atoms.second_moments(shapes, spread) - cross - cross.T
 
 
 def _permuted_ones(
     cell: IntArray, count: FloatArray, ones: FloatArray, cell_count: FloatArray, size: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw how many of its cell's ones each atom gets: one atom of every cell at a time, from what is left."""
-    drawn = np.empty((size, cell.size))
+    """Draw how many of its cell's ones each atom gets (atoms × size): an atom of each cell at a time."""
+    drawn = np.empty((cell.size, size))
     left_ones = np.tile(np.rint(ones).astype(np.int64), (size, 1))
     left_rows = np.rint(cell_count).astype(np.int64)
     turn = np.arange(cell.size) - np.searchsorted(cell, cell)
@@ -404,7 +505,7 @@ def _permuted_ones(
         atoms = np.flatnonzero(turn == now)
         where, take = cell[atoms], count[atoms].astype(np.int64)
         got = rng.hypergeometric(left_ones[:, where], left_rows[where] - left_ones[:, where], take)
-        drawn[:, atoms] = got
+        drawn[atoms] = got.T
         left_ones[:, where] -= got
         left_rows[where] -= take
     return drawn
@@ -424,10 +525,13 @@ def _root_mean_square(atoms: _Atoms, departures: _Departures) -> float:
     """Return the size of the departures' projection on the shapes, less the expected square of its noise."""
     k = atoms.sets.shape[1]
     gram = atoms.second_moments(departures.shapes, atoms.count)
-    square = 0.0
-    for domain in range(k):
-        own = np.ix_(np.arange(domain, len(gram), k), np.arange(domain, len(gram), k))
-        inverse = np.linalg.pinv(gram[own], rtol=1e-8, hermitian=True)
-        total = departures.total[domain::k]
-        square += float(total @ inverse @ total - np.sum(inverse * departures.covariance[own]))
-    return float(np.sqrt(max(square, 0.0) / np.trace(gram[:k, :k])))
+    own = np.arange(len(gram)).reshape(-1, k).T  # (shape, domain) of each domain
+    within = (own[:, :, None], own[:, None, :])
+    return _projected(gram[within], departures.total[own], departures.covariance[within])
+
+
+def _projected(gram: FloatArray, total: FloatArray, covariance: FloatArray) -> float:
+    """Return the root mean square of the domains' projections on the shapes, less the expected square of the noise."""
+    inverse = np.linalg.pinv(gram, rtol=1e-8, hermitian=True)
+    square = float(np.einsum("ds,dst,dt->", total, inverse, total) - np.sum(inverse * covariance))
+    return float(np.sqrt(max(square, 0.0) / gram[:, 0, 0].sum()))

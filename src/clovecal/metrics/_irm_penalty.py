@@ -49,7 +49,7 @@ def _prepare(rows: Rows) -> RowMean:
         gradient = np.einsum("ij,ij->i", rows.p, log_p) - log_p[np.arange(len(log_p)), rows.y]
     else:
         gradient = (rows.p - rows.y) * (np.log(p) - np.log1p(-p))
-    return RowMean(gradient, rows.weight, squared=True)
+    return RowMean(gradient, rows.weight, squared=True, weights=rows.weights)
 
 
 register_metric(irm_penalty, _prepare, higher_is_better=False)

@@ -40,7 +40,7 @@ def log_loss(y: Any, p: Any, *, sample_weight: Any = None) -> float:
 
 
 def _prepare(rows: Rows) -> RowMean:
-    return RowMean(-np.log(clipped(probability_of_label(rows))), rows.weight)
+    return RowMean(-np.log(clipped(probability_of_label(rows))), rows.weight, weights=rows.weights)
 
 
 register_metric(log_loss, _prepare, higher_is_better=False)

@@ -12,6 +12,7 @@ from clovecal._checks import AnyArray, FloatArray, IntArray, check_choice, check
 from clovecal.domains import Domains, pooled_value
 from clovecal.domains.sums import OutcomeCells, cell_sums, divide_or
 from clovecal.metrics._aspects import outcomes_and_scores
+from clovecal.metrics._effective_sizes import cautious_sizes
 from clovecal.metrics._intervals import BinNoise, invert_quadratic
 from clovecal.metrics._kernels import laplacian_sum, rbf_sums
 from clovecal.metrics._per_domain import register_metric
@@ -32,6 +33,7 @@ def mmce(
     squared: bool = True,
     unbiased: bool = False,
     sample_weight: Any = None,
+    weights: str = "frequency",
 ) -> float:
     """Compute the maximum mean calibration error, a kernel form of the ECE without bins.
 
@@ -39,6 +41,8 @@ def mmce(
     ----------
     y, p, sample_weight
         As in `ece`.
+    weights
+        As in `ece`; only ``unbiased`` depends on it.
     kernel
         "rbf": exp(−gamma·(r − r')²), the paper's; "laplacian": exp(−|r − r'|/width), Kumar et al.'s.
     gamma
@@ -64,7 +68,8 @@ def mmce(
     1{(p > ½) = y}; the paper's formula puts the confidence where the prediction belongs. Top-label MMCE of 0 does not
     make a binary classifier calibrated (errors at p and 1 − p may cancel); ``of="positive"`` does. The paper's kernel
     is nearly flat on [½, 1], so it sees little more than the mean of correctness − confidence; a sharper one
-    (``gamma=50``) sees the whole curve. With weights, m is their sum, as if each row stood there that often.
+    (``gamma=50``) sees the whole curve. With weights, m is their sum, as if each row stood there that often; of
+    sampling weights the unbiased form takes the pairs of different rows, Σ_{i≠j} w_i w_j.
 
     In `per_domain` the interval allows for the V-statistic's bias, as for `ece`; it is simulated on 64 score cells and
     describes the V-statistic's population value (also when ``unbiased``).
@@ -76,7 +81,7 @@ def mmce(
     >>> round(mmce([1, 0], [0.8, 0.8]), 6)
     0.09
     """
-    rows = Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
+    rows = Rows.without_domains(y, p, sample_weight=sample_weight, weights=weights, task="classification")
     return pooled_value(
         _prepare(rows, kernel=kernel, gamma=gamma, width=width, of=of, squared=squared, unbiased=unbiased)
     )
@@ -93,6 +98,7 @@ class KernelNorm:
     scale: float  # gamma or width
     squared: bool
     unbiased: bool
+    weights: str = "frequency"
 
     @property
     def n_rows(self) -> int:
@@ -103,10 +109,10 @@ class KernelNorm:
         """Return the MMCE in each domain, then overall."""
         residual = self.outcome - self.score
         weighted = residual if self.weight is None else self.weight * residual
-        totals, diagonal = self._totals(domains, weighted * residual)
+        totals, diagonal, of_pairs = self._totals(domains, residual)
         sums = self._kernel_sums(domains, weighted)
         if self.unbiased:
-            pairs = np.where(totals > _MORE_THAN_ONE_ROW, totals * (totals - 1), 0.0)
+            pairs = np.where(totals**2 > _MORE_THAN_ONE_ROW * of_pairs, totals**2 - of_pairs, 0.0)
             squares = divide_or(sums - diagonal, pairs, np.nan)
         else:
             squares = sums / totals**2
@@ -126,12 +132,18 @@ class KernelNorm:
         stacked = np.minimum(np.stack(limits, axis=1), 1.0)  # no residual and no kernel value exceeds 1
         return stacked if self.squared else np.sqrt(stacked)
 
-    def _totals(self, domains: Domains, squares: FloatArray) -> tuple[FloatArray, FloatArray]:
-        def columns(chunk: slice) -> tuple[None, tuple[AnyArray | None, ...]]:
-            return None, (None if self.weight is None else self.weight[chunk], squares[chunk])
+    def _totals(self, domains: Domains, residual: FloatArray) -> FloatArray:
+        """Return Σw, the part of the sum over pairs that is each row with itself, and the weight of that part."""
 
-        totals, diagonal = cell_sums(domains, 1, columns, 2)[:, :, 0]
-        return totals, diagonal
+        def columns(chunk: slice) -> tuple[None, tuple[AnyArray | None, ...]]:
+            square = residual[chunk] ** 2
+            if self.weight is None:
+                return None, (None, square, None)
+            weight = self.weight[chunk]
+            itself = weight**2 if self.weights == "sampling" else weight
+            return None, (weight, itself * square, itself)
+
+        return cell_sums(domains, 1, columns, 3)[:, :, 0]
 
     def _kernel_sums(self, domains: Domains, weighted: FloatArray) -> FloatArray:
         if self.kernel == "rbf":
@@ -147,7 +159,11 @@ class KernelNorm:
             weight = np.ones_like(gap) if self.weight is None else self.weight[chunk]
             return index, (weight, weight * gap, weight * self.outcome[chunk], weight * gap**2)
 
-        return OutcomeCells(*cell_sums(domains, _INTERVAL_CELLS, columns, 4))
+        sums = cell_sums(domains, _INTERVAL_CELLS, columns, 4)
+        if self.weight is not None and self.weights == "sampling":
+            sizes = cautious_sizes(self.outcome - self.score, self.weight, domains)
+            sums *= (sizes / sums[0].sum(axis=1))[:, None]
+        return OutcomeCells(*sums)
 
 
 def _prepare(
@@ -158,7 +174,14 @@ def _prepare(
     scale = check_positive(gamma, "gamma") if kernel == "rbf" else check_positive(width, "width")
     ((outcome, score),) = outcomes_and_scores(rows, of)
     return KernelNorm(
-        outcome=outcome, score=score, weight=rows.weight, kernel=kernel, scale=scale, squared=squared, unbiased=unbiased
+        outcome=outcome,
+        score=score,
+        weight=rows.weight,
+        kernel=kernel,
+        scale=scale,
+        squared=squared,
+        unbiased=unbiased,
+        weights=rows.weights,
     )
 
 

@@ -23,7 +23,7 @@ from clovecal._checks import (
 )
 from clovecal.domains import DomainEstimator, DomainResult, Domains, domain_result, pooled_value
 from clovecal.errors import InputError
-from clovecal.rows import Rows, zeros_and_ones
+from clovecal.rows import MEANINGS_OF_WEIGHTS, Rows, zeros_and_ones
 
 Metric = Callable[..., float]
 
@@ -60,9 +60,10 @@ def register_metric(
     metric
         ``metric(y, p, *, …options, sample_weight=None) -> float``; it is known by its ``__name__``.
     prepare
-        Called with the rows, checked (a `clovecal.rows.Rows`), and every option of the metric but the weights, which
-        the rows have; returns what computes the value in all domains in one pass: `clovecal.metrics.RowMean` for a
-        mean over rows, or an object with the methods of `clovecal.domains.DomainEstimator`.
+        Called with the rows, checked (a `clovecal.rows.Rows`), and every option of the metric but the weights and
+        what they mean, which the rows have; returns what computes the value in all domains in one pass:
+        `clovecal.metrics.RowMean` for a mean over rows, or an object with the methods of
+        `clovecal.domains.DomainEstimator`.
     higher_is_better
         Its direction: which domain is the worst one.
     task
@@ -81,7 +82,9 @@ def register_metric(
     >>> def absolute_error(y, p, *, sample_weight=None):
     ...     return float(np.average(np.abs(np.subtract(p, y)), weights=sample_weight))
     >>> cc.register_metric(
-    ...     absolute_error, lambda rows: RowMean(np.abs(rows.p - rows.y), rows.weight, high=1.0), higher_is_better=False
+    ...     absolute_error,
+    ...     lambda rows: RowMean(np.abs(rows.p - rows.y), rows.weight, high=1.0, weights=rows.weights),
+    ...     higher_is_better=False,
     ... )
     >>> result = cc.per_domain("absolute_error", [0, 1, 1], [0.5, 0.5, 1.0], domains=["A", "A", "B"])
     >>> dict(result.by_domain)
@@ -112,6 +115,7 @@ def per_domain(
     resamples: int = 1000,
     rng: np.random.Generator | int | None = None,
     sample_weight: Any = None,
+    weights: str = "frequency",
     higher_is_better: bool | None = None,
     positive: Any = None,
     **metric_options: Any,
@@ -134,7 +138,10 @@ def per_domain(
     rng
         Seed or Generator for the simulated tables.
     sample_weight
-        Frequencies of the rows.
+        Weights of the rows.
+    weights
+        What they mean: "frequency" (2 is the row twice) or "sampling" (a survey's or inverse-probability weights, of
+        which only the ratios count). A metric's value is the same either way; its intervals are not.
     higher_is_better
         Direction of a metric of your own (default False); registered metrics know theirs.
     positive
@@ -168,7 +175,17 @@ def per_domain(
     if known is not None:
         if higher_is_better is not None:
             check_choice(higher_is_better, "higher_is_better", (None, known.higher_is_better))
-        rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=known.task, positive=positive)
+        rows = Rows.of(
+            y,
+            p,
+            domains=domains,
+            sample_weight=sample_weight,
+            weights=weights,
+            task=known.task,
+            positive=positive,
+        )
+        if ci is not None:
+            rows.warn_of_fractions()
         return per_domain_of(rows, metric, ci=ci, resamples=resamples, rng=rng, **metric_options)
     assert callable(metric)
     labels = as_numpy(y if positive is None else zeros_and_ones(y, p, positive=positive), "y")
@@ -176,8 +193,11 @@ def per_domain(
     check_same_length(y=labels, p=predictions)
     members = Domains.of(domains, len(labels))
     weight = check_weights(sample_weight, len(labels))
+    check_choice(weights, "weights", MEANINGS_OF_WEIGHTS)
     members.require_weight(weight)
-    estimator = _CallableEstimator(metric=metric, y=labels, p=predictions, weight=weight, options=metric_options)
+    estimator = _CallableEstimator(
+        metric=metric, y=labels, p=predictions, weight=weight, weights=weights, options=metric_options
+    )
     name = getattr(metric, "__name__", type(metric).__name__)
     return _result(name, estimator, members, bool(higher_is_better), ci, resamples, rng)
 
@@ -247,13 +267,14 @@ def _result(
 
 
 def _with_defaults(metric: Metric, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metric's keyword options, but for the weights, with the given ones replaced."""
+    """Return the metric's keyword options, but for what the rows have, with the given ones replaced."""
     parameters = inspect.signature(metric).parameters.values()
     defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
     unknown = next((name for name in options if name not in defaults), None)
     if unknown is not None:
         raise InputError(metric.__name__, f"has no option {unknown!r}", f"it has {', '.join(defaults)}")
-    defaults.pop("sample_weight", None)
+    for name in ("sample_weight", "weights"):
+        defaults.pop(name, None)
     return {**defaults, **options}
 
 
@@ -265,6 +286,7 @@ class _CallableEstimator:
     y: AnyArray
     p: AnyArray
     weight: FloatArray | None
+    weights: str
     options: Mapping[str, Any]
 
     @property
@@ -280,7 +302,7 @@ class _CallableEstimator:
         tails = np.array([[(1 - level) / 2, (1 + level) / 2] for level in levels])
         limits = np.empty((len(levels), len(domains.names) + 1, 2))
         for stratum, rows in enumerate(self._strata(domains)):
-            draws = [self._value(rng.choice(rows, size=len(rows))) for _ in range(resamples)]
+            draws = [self._value(*self._drawn(rows, rng)) for _ in range(resamples)]
             limits[:, stratum] = np.quantile(draws, tails)
         return limits
 
@@ -288,6 +310,16 @@ class _CallableEstimator:
         yield from (rows for _, rows in domains.split())
         yield np.arange(domains.n_rows)
 
-    def _value(self, rows: IntArray) -> float:
-        weights = {} if self.weight is None else {"sample_weight": self.weight[rows]}
+    def _drawn(self, rows: IntArray, rng: np.random.Generator) -> tuple[IntArray, FloatArray | None]:
+        """Draw as many rows as there are; of rows that stand for several, how often each was drawn."""
+        if self.weight is None or self.weights == "sampling":
+            return rng.choice(rows, size=len(rows)), None
+        weight = self.weight[rows]
+        count = rng.multinomial(max(round(weight.sum()), 1), weight / weight.sum())
+        return rows[count > 0], count[count > 0].astype(np.float64)
+
+    def _value(self, rows: IntArray, weight: FloatArray | None = None) -> float:
+        if weight is None and self.weight is not None:
+            weight = self.weight[rows]
+        weights = {} if weight is None else {"sample_weight": weight}
         return float(self.metric(self.y[rows], self.p[rows], **weights, **self.options))

@@ -23,6 +23,7 @@ def regression_calibration(
     norm: str = "l1",
     debias: bool = False,
     sample_weight: Any = None,
+    weights: str = "frequency",
 ) -> float:
     """Compute how far a regressor's predicted moments are from the observed ones, over bins of the prediction.
 
@@ -37,7 +38,7 @@ def regression_calibration(
         + variance), in squared units, which needs the variances.
     bins
         Number of bins of nearly equal weight.
-    norm, debias, sample_weight
+    norm, debias, sample_weight, weights
         As in `ece`.
 
     Returns
@@ -48,8 +49,11 @@ def regression_calibration(
     Notes
     -----
     The paper's definition is exact equality given f; as for the ECE, rows of similar predictions stand for equal ones.
-    The range of f is unknown, so bins have equal weight, not equal length; equal predictions are never separated. In
-    `per_domain` the interval knows the bias, as for `ece`.
+    The range of f is unknown, so bins have equal weight, not equal length; equal predictions are never separated.
+
+    In `per_domain` the interval knows the bias, as for `ece`, with Student's limits in the place of Clopper and
+    Pearson's: they hold for gaps that are nearly normal, and less well for very skewed ones. One row has no
+    upper limit (inf).
 
     Examples
     --------
@@ -59,7 +63,7 @@ def regression_calibration(
     1.0
     """
     with called_f():
-        rows = Rows.without_domains(y, f, sample_weight=sample_weight, task="regression")
+        rows = Rows.without_domains(y, f, sample_weight=sample_weight, weights=weights, task="regression")
         return pooled_value(_prepare(rows, moment=moment, bins=bins, norm=norm, debias=debias))
 
 
@@ -82,7 +86,14 @@ def _prepare(rows: Rows, *, moment: int, bins: int, norm: str, debias: bool) -> 
         predicted = predicted**2 + rows.p[:, 1]
     columns = [(rows.y**moment, predicted)]
     return BinnedGap(
-        columns=columns, weight=rows.weight, bins=bins, binning="mass", norm=norm, debias=debias, binary=False
+        columns=columns,
+        weight=rows.weight,
+        bins=bins,
+        binning="mass",
+        norm=norm,
+        debias=debias,
+        binary=False,
+        weights=rows.weights,
     )
 
 

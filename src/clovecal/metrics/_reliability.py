@@ -13,6 +13,7 @@ from clovecal._checks import AnyArray, FloatArray, IntArray, check_choice, check
 from clovecal.domains import Name
 from clovecal.domains.sums import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
 from clovecal.metrics._aspects import outcomes_and_scores
+from clovecal.metrics._effective_sizes import SampledMeans, terms
 from clovecal.metrics._proportions import wilson_interval
 from clovecal.rows import Rows
 
@@ -26,7 +27,7 @@ class ReliabilityCurve:
     edges
         The bins' edges (bins + 1); of equal-mass bins: the lowest score of each, and the highest of all.
     count
-        Rows (their weight) in each bin.
+        Rows in each bin: the sum of their weights (sampling weights: scaled to a mean of 1 over the table's rows).
     confidence
         Mean predicted probability.
     frequency
@@ -53,6 +54,7 @@ def reliability_curve(
     interval: str = "wilson",
     ci: float = 0.95,
     sample_weight: Any = None,
+    weights: str = "frequency",
 ) -> ReliabilityCurve:
     """Compute a calibration plot's points with a confidence interval for each.
 
@@ -66,6 +68,8 @@ def reliability_curve(
         "wilson" (score interval) or "jeffreys" (equal-tailed Beta(½, ½) posterior).
     ci
         Confidence level of each bin's interval.
+    weights
+        As in `per_domain`.
 
     Returns
     -------
@@ -75,7 +79,9 @@ def reliability_curve(
     Notes
     -----
     Bins are those of `ece`: closed on the right, the first also at 0. Σ (count/n)·|frequency − confidence| over the
-    bins is the ECE. Intervals are per bin, not simultaneous, and take weights as numbers of rows.
+    bins is the ECE. Intervals are per bin, not simultaneous. They take frequencies as numbers of rows; sampling weights
+    leave a bin its effective size, min(n, r(1 − r)/V) of the linearised variance V, and (Σw)²/Σw² where all outcomes of
+    the bin agree.
 
     Examples
     --------
@@ -83,13 +89,13 @@ def reliability_curve(
     >>> curve.frequency.tolist(), curve.confidence.round(2).tolist()
     ([0.5, 1.0], [0.25, 0.85])
     """
-    rows = Rows.without_domains(y, p, sample_weight=sample_weight, task="classification")
+    rows = Rows.without_domains(y, p, sample_weight=sample_weight, weights=weights, task="classification")
+    rows.warn_of_fractions()
     check_choice(of, "of", (None, "positive", "confidence"))
     ((outcome, score),) = outcomes_and_scores(rows, of)
     bins, level = _checked_options(bins, binning, interval, ci)
     index, edges = _bins_of(score, rows.weight, bins, binning)
-    weight = np.ones(len(score)) if rows.weight is None else rows.weight
-    return _Cells.of(index, outcome, score, weight, edges).curve(interval, level)
+    return _Cells.of(index, outcome, score, rows.weight, rows.weights, edges).curve(interval, level)
 
 
 def reliability_curves_of(
@@ -116,11 +122,11 @@ def reliability_curves_of(
     """
     bins, level = _checked_options(bins, binning, interval, ci)
     outcome, score = rows.outcome, rows.score
-    weight = np.ones(len(score)) if rows.weight is None else rows.weight
     index, edges = _bins_of(score, rows.weight, bins, binning)
 
     def curve(members: slice | IntArray) -> ReliabilityCurve:
-        cells = _Cells.of(index[members], outcome[members], score[members], weight[members], edges)
+        weight = None if rows.weight is None else rows.weight[members]
+        cells = _Cells.of(index[members], outcome[members], score[members], weight, rows.weights, edges)
         return cells.joined(min_rows).curve(interval, level)
 
     by_domain = {name: curve(members) for name, members in rows.domains.split()}
@@ -142,22 +148,42 @@ def _bins_of(score: FloatArray, weights: FloatArray | None, bins: int, binning: 
     return index, _mass_edges(score[counted], index[counted], bins)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Cells:
-    """What a curve is made of: each bin's weight, its sums of outcomes and scores, and the edges."""
+    """What a curve is made of: each bin's weight, its sums of outcomes and scores, and the edges.
+
+    ``sampled`` has the sums behind the effective size of a sample with unequal weights; None: the weight is the size.
+    """
 
     count: FloatArray
     hits: FloatArray
     scores: FloatArray
+    sampled: FloatArray | None
     edges: FloatArray
 
     @classmethod
-    def of(cls, index: IntArray, outcome: AnyArray, score: FloatArray, weight: FloatArray, edges: FloatArray) -> _Cells:
-        bins = len(edges) - 1
-        count, hits, scores = (
-            weighted_counts(index, values, bins) for values in (weight, weight * outcome, weight * score)
+    def of(
+        cls,
+        index: IntArray,
+        outcome: AnyArray,
+        score: FloatArray,
+        given: FloatArray | None,
+        weights: str,
+        edges: FloatArray,
+    ) -> _Cells:
+        weight = np.ones(len(score)) if given is None else given
+
+        def summed(values: FloatArray) -> FloatArray:
+            return weighted_counts(index, values, len(edges) - 1)
+
+        unequal = given is not None and weights == "sampling"
+        return cls(
+            count=summed(weight),
+            hits=summed(weight * outcome),
+            scores=summed(weight * score),
+            sampled=np.stack([summed(term) for term in terms(outcome, weight)]) if unequal else None,
+            edges=edges,
         )
-        return cls(count, hits, scores, edges)
 
     def joined(self, min_rows: float) -> _Cells:
         """Join neighbours, from the left, until each has that much weight; what is left at the end joins the last."""
@@ -169,19 +195,26 @@ class _Cells:
             if gathered >= min_rows and self.count[number + 1 :].sum() >= min_rows:
                 first.append(number + 1)
                 gathered = 0.0
-        count, hits, scores = (np.add.reduceat(values, first) for values in (self.count, self.hits, self.scores))
-        return _Cells(count, hits, scores, self.edges[[*first, -1]])
+        return _Cells(
+            count=np.add.reduceat(self.count, first),
+            hits=np.add.reduceat(self.hits, first),
+            scores=np.add.reduceat(self.scores, first),
+            sampled=None if self.sampled is None else np.add.reduceat(self.sampled, first, axis=1),
+            edges=self.edges[[*first, -1]],
+        )
 
     def curve(self, interval: str, level: float) -> ReliabilityCurve:
-        confidence = divide_or(self.scores, self.count, np.nan)
-        frequency = divide_or(self.hits, self.count, np.nan)
+        count = self.count
+        size = count if self.sampled is None else SampledMeans.from_sums(self.sampled).effective
+        confidence = divide_or(self.scores, count, np.nan)
+        frequency = divide_or(self.hits, count, np.nan)
         if interval == "wilson":
-            low, high = wilson_interval(frequency, self.count, level)
+            low, high = wilson_interval(frequency, size, level)
         else:
-            low, high = _jeffreys_interval(self.hits, self.count, level)
-        low, high = (np.where(self.count > 0, limit, np.nan) for limit in (low, high))
+            low, high = _jeffreys_interval(divide_or(self.hits, count, 0.0) * size, size, level)
+        low, high = (np.where(count > 0, limit, np.nan) for limit in (low, high))
         return ReliabilityCurve(
-            edges=self.edges, count=self.count, confidence=confidence, frequency=frequency, low=low, high=high
+            edges=self.edges, count=count, confidence=confidence, frequency=frequency, low=low, high=high
         )
 
 

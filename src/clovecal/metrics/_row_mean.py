@@ -11,6 +11,7 @@ import numpy as np
 from clovecal._checks import AnyArray, FloatArray
 from clovecal.domains import Domains
 from clovecal.domains.sums import cell_sums, divide_or
+from clovecal.metrics._effective_sizes import SampledMeans
 from clovecal.metrics._proportions import wilson_interval
 
 _MANY_DEGREES = 2000.0
@@ -27,13 +28,15 @@ class RowMean:
     row_values
         The value of each row.
     weight
-        Frequencies of the rows, or None.
+        Weights of the rows, or None.
     low, high
         What the mean cannot be below or above; its intervals end there.
     proportion
         Whether the values are 0 and 1, so that the interval is Wilson's.
     squared
         Whether the metric is the mean's square.
+    weights
+        "frequency" or "sampling", as a `clovecal.rows.Rows` has it: what intervals take the weights for.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class RowMean:
     high: float = np.inf
     proportion: bool = False
     squared: bool = False
+    weights: str = "frequency"
 
     @property
     def n_rows(self) -> int:
@@ -63,15 +67,27 @@ class RowMean:
     def intervals(
         self, domains: Domains, levels: Sequence[float], resamples: int, rng: np.random.Generator
     ) -> FloatArray:
-        """Return Wilson's limits for proportions, Student's for other means; nothing is simulated."""
-        total, first, second = self._moments(domains)
-        mean = divide_or(first, total, np.nan)
+        """Return Wilson's limits for proportions, Student's for other means; nothing is simulated.
+
+        Under sampling weights Wilson's size is the effective one, n* = r(1 − r)/V of the linearised variance V and at
+        most n; Student's error is √(V·n/(n − 1)), with (Σw)²/Σw² − 1 degrees of freedom.
+        """
+        if self.weight is not None and self.weights == "sampling":
+            sampled = SampledMeans.of(self.row_values, self.weight, domains)
+            mean, total, freedom = sampled.mean, sampled.effective, np.maximum(sampled.kish - 1, 0.0)
+            more_rows = np.maximum(sampled.rows - 1, 0.0)
+            error = np.sqrt(sampled.variance * divide_or(sampled.rows, more_rows, 0.0))
+        else:
+            total, first, second = self._moments(domains)
+            mean, freedom = divide_or(first, total, np.nan), np.maximum(total - 1, 0.0)
+            variance = np.maximum(divide_or(second, total, np.nan) - mean * mean, 0.0)
+            error = np.sqrt(divide_or(variance, freedom, 0.0))
         limits = np.empty((len(levels), len(mean), 2))
         for row, level in zip(limits, levels, strict=True):
             if self.proportion:
                 row[:] = np.stack(wilson_interval(mean, total, level), axis=-1)
             else:
-                row[:] = _student_interval(total, mean, divide_or(second, total, np.nan), level)
+                row[:] = _student_interval(mean, error, freedom, level)
         if not self.squared:
             return np.clip(limits, self.low, self.high)
         nearest = np.where((limits[..., 0] <= 0) & (limits[..., 1] >= 0), 0.0, np.abs(limits).min(axis=-1))
@@ -88,11 +104,8 @@ class RowMean:
         return cell_sums(domains, 1, columns, 3)[:, :, 0]
 
 
-def _student_interval(total: FloatArray, mean: FloatArray, mean_square: FloatArray, level: float) -> FloatArray:
-    freedom = np.maximum(total - 1, 0.0)
-    variance = np.maximum(mean_square - mean * mean, 0.0)
-    half = np.where(freedom > 0, np.sqrt(divide_or(variance, freedom, 0.0)), np.inf)
-    half = np.where(freedom > 0, half * _student_quantile(np.maximum(freedom, 1e-9), (1 + level) / 2), np.inf)
+def _student_interval(mean: FloatArray, error: FloatArray, freedom: FloatArray, level: float) -> FloatArray:
+    half = np.where(freedom > 0, error * _student_quantile(np.maximum(freedom, 1e-9), (1 + level) / 2), np.inf)
     return np.stack((mean - half, mean + half), axis=-1)
 
 

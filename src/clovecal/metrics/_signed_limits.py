@@ -29,11 +29,11 @@ from clovecal._checks import AnyArray, FloatArray
 from clovecal.domains.sums import divide_or
 from clovecal.metrics._proportions import clopper_pearson_lower, clopper_pearson_upper
 
-_OF_THE_TABLE = 4  # rows with the spread of the whole table's scores that a domain's own spread is mixed with
+_OF_THE_TABLE = 4  # and √n more: rows with the spread of all scores of the table, added to a domain's own
 _OF_THE_MEAN = 2  # rows whose scores are as far from the domain's mean score as 0 (or 1) is: rare risks are skewed
 _GRID = 256  # cells for the counts of a pattern where weights are no whole numbers
 _SMALLEST_LOG_TAIL = -200.0  # e^−200: p-values are told from zero down to there
-_CLEAR = 2  # standard errors from which on a bin's gap has a known sign
+_CLEAR = 1.64  # standard errors from which on the sign of a bin's gap counts as known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,19 @@ class SignedBins:
         """Σ outcome − score of each bin."""
         return self.outcome - self.score
 
+    @property
+    def squares_inside_bins(self) -> FloatArray:
+        """Σ (score − its bin's mean)² of each domain."""
+        squares = self.score_squared - divide_or(self.score**2, self.weight, 0.0)
+        return np.asarray(np.maximum(squares, 0.0).sum(axis=1))
+
+    @property
+    def variance_inside_bins(self) -> FloatArray:
+        """Variance of a domain's mean score that its bins leave."""
+        n = self.size
+        freedom = np.maximum(n - (self.weight > 0).sum(axis=1), n / 2)
+        return np.asarray(self.squares_inside_bins / freedom / n)
+
     def score_term(self, *, signed: bool) -> FloatArray:
         """Return the variance of a domain's mean that comes from its scores being a sample.
 
@@ -84,14 +97,15 @@ class SignedBins:
         if not signed:
             gap = np.abs(gap)
         mean = divide_or((self.weight * gap).sum(axis=1), n, 0.0)
-        frequency = (self.outcome + divide_or(self.score, self.weight, 0.0)) / (self.weight + 1)
-        noise = np.where(self.weight > 0, frequency * (1 - frequency), 0.0).sum(axis=1)
+        # Outcomes that were all the same show no noise, though a bin of one row would hide it.
+        noise = divide_or(self.outcome * (self.weight - self.outcome), self.weight, 0.0)
+        noise = divide_or(noise, np.maximum(self.weight - 1, 0.0), 0.0).sum(axis=1)
         between = np.maximum((self.weight * (gap - mean[:, None]) ** 2).sum(axis=1) - noise, 0.0)
-        within = np.maximum(self.score_squared - divide_or(self.score**2, self.weight, 0.0), 0.0).sum(axis=1)
         mean_score = divide_or(self.score.sum(axis=1), n, 0.0)
         to_the_end = np.minimum(mean_score, 1 - mean_score) ** 2
-        borrowed = _OF_THE_TABLE * self.table_variance + _OF_THE_MEAN * to_the_end
-        return np.asarray((between + within + borrowed) / (n + _OF_THE_TABLE - 2) / n)
+        of_the_table = _OF_THE_TABLE + np.sqrt(n)  # a spread that rests on few high scores is known badly for long
+        borrowed = of_the_table * self.table_variance + _OF_THE_MEAN * to_the_end
+        return np.asarray((between + self.squares_inside_bins + borrowed) / (n + 2) / n)
 
 
 def upper_limits(bins: SignedBins, tail: float) -> FloatArray:
@@ -127,8 +141,11 @@ def one_sign_upper_limits(bins: SignedBins, tail: float) -> FloatArray:
     if not bins.binary:
         return _student_upper(bins, np.abs(bins.gap.sum(axis=1)), tail)
     n = bins.size
-    frequency = (bins.outcome + divide_or(bins.score, bins.weight, 0.0)) / (bins.weight + 1)
-    clear = np.abs(bins.gap) > _CLEAR * np.sqrt(bins.weight * frequency * (1 - frequency))
+    score = divide_or(bins.score, bins.weight, 0.0)
+    frequency = (bins.outcome + score) / (bins.weight + 1)
+    # Of the noise that the outcomes show and the noise that the scores foretell, the larger: few events show little.
+    variance = bins.weight * np.maximum(frequency * (1 - frequency), score * (1 - score))
+    clear = np.abs(bins.gap) > _CLEAR * np.sqrt(np.maximum(variance, 0.0))
     limits = []
     for sign in (1.0, -1.0):
         for kept in (np.zeros_like(clear), clear):

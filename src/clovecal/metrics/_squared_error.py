@@ -24,7 +24,7 @@ def mean_squared_error(y: Any, f: Any, *, sample_weight: Any = None) -> float:
 
 
 def _prepare(rows: Rows) -> RowMean:
-    return RowMean((rows.score - rows.y) ** 2, rows.weight)
+    return RowMean((rows.score - rows.y) ** 2, rows.weight, weights=rows.weights)
 
 
 register_metric(mean_squared_error, _prepare, higher_is_better=False, task="regression")

@@ -6,6 +6,7 @@ alone.
 
 from clovecal.metrics._brier_decomposition import brier_decomposition_of as brier_decomposition
 from clovecal.metrics._class_shares import class_shares_of as class_shares
+from clovecal.metrics._effective_sizes import effective_sizes_of as effective_sizes
 from clovecal.metrics._exceeding import PValuesAbove, p_values_above
 from clovecal.metrics._invariance import invariance_test_of as invariance_test
 from clovecal.metrics._per_domain import per_domain_of as per_domain
@@ -17,6 +18,7 @@ __all__ = [
     "PValuesAbove",
     "brier_decomposition",
     "class_shares",
+    "effective_sizes",
     "invariance_test",
     "p_values_above",
     "per_domain",
