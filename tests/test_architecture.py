@@ -120,7 +120,7 @@ def test_no_sentence_of_the_library_names_a_flag_of_the_command():
         for path, tree in TREES.items()
         if not module_of(path).startswith("clovecal.cli")
         for text in sentences_of(tree)
-        if re.search(r"(^|[\s(])--[a-z]", text)
+        if re.search(r"(^|\s|(?<!var)\()--[a-z]", text)  # a style sheet's variables are var(--name)
     ]
     assert not flags, "\n".join(flags)
 

@@ -16,12 +16,9 @@ import numpy as np
 from clovecal._checks import FloatArray, check_count, check_fraction, check_rng
 from clovecal.domains import DomainResult, Name
 from clovecal.findings import (
-    CANNOT_TELL,
     LABELS,
     MISCALIBRATED,
     ODDS_RATIO,
-    ON_AVERAGE,
-    TOO_FEW,
     WITHIN,
     Finding,
     Tolerance,
@@ -47,7 +44,7 @@ from clovecal.metrics import (
 from clovecal.notebook import columns_of_audit, describe_audit, html_of_audit, to_frame
 from clovecal.rows import Rows
 from clovecal.text import as_json_values
-from clovecal.verdicts import invariance_in_words, verdict_on_calibration
+from clovecal.verdicts import finding_meanings, invariance_in_words, verdict_on_calibration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -225,6 +222,8 @@ class Audit:
         *,
         selection: Selection | None = None,
         title: str = "Calibration by domain",
+        model: str = "",
+        date: str | None = None,
         source: str | None = None,
         command: str | None = None,
         notes: Sequence[str] = (),
@@ -240,6 +239,10 @@ class Audit:
             A ranking of models to show beside the audit.
         title
             Of the page.
+        model
+            Name of the audited model.
+        date
+            Of the audit; None: today.
         source
             Name of the file that the rows came from.
         command
@@ -251,7 +254,16 @@ class Audit:
         """
         from clovecal.report import summarize, write_report
 
-        page = summarize(self, selection=selection, title=title, source=source, command=command, notes=notes)
+        page = summarize(
+            self,
+            selection=selection,
+            title=title,
+            model=model,
+            date=date,
+            source=source,
+            command=command,
+            notes=notes,
+        )
         write_report(page, path, overwrite=overwrite)
 
     def to_frame(self, *, backend: str | None = None) -> Any:
@@ -483,21 +495,14 @@ def _number_format(audit: Audit) -> Callable[[float], str]:
 def _notes(audit: Audit) -> list[str]:
     """Explain the words that occur in the table."""
     labels = {found.label for found in (*audit.findings.values(), audit.overall_finding)}
-    allowed, gross = audit.tolerance.in_words(audit.task), audit.tolerance.gross_error_in_words(audit.task)
+    allowed, error = audit.tolerance.in_words(audit.task), audit.error_name
     adjusted = f", adjusted for {len(audit.rows)} domains (Holm)" if len(audit.rows) > 1 else ""
-    error = audit.error_name
-    meanings = {
-        MISCALIBRATED: f"p is at most {1 - audit.ci:.2g}",
-        WITHIN: "the interval ends below what is tolerated",
-        ON_AVERAGE: f"the mean outcome is within {allowed}; single predictions may not be",
-        TOO_FEW: f"even {gross} would often stay unseen (in brackets: rows that would show it)",
-        CANNOT_TELL: "none of these (in brackets: rows that would show whether it is right on average)",
-    }
+    meanings = finding_meanings(labels, audit.tolerance, task=audit.task, ci=audit.ci)
     notes = [
         "Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the "
         f"{error}. "
         f"Tolerated: the {error} that {allowed} makes. p: of an {error} up to that{adjusted}.",
-        *(f"- {label}: {meaning}." for label, meaning in meanings.items() if label in labels),
+        *(f"- {label}: {meaning}." for label, meaning in meanings.items()),
     ]
     if audit.rows_in_no_domain:
         notes.append(f"{audit.rows_in_no_domain:,} rows are in no domain and count in 'all rows' only.")

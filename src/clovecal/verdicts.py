@@ -5,7 +5,7 @@ The terminal, the page and a notebook say the same things, so the words are here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from clovecal.domains import DomainResult, Name
 from clovecal.findings import CANNOT_TELL, LABELS, MISCALIBRATED, ON_AVERAGE, TOO_FEW, WITHIN, Finding, Tolerance
@@ -13,7 +13,7 @@ from clovecal.metrics import InvarianceTest
 from clovecal.text import interval, listed
 
 _NAMED = 4
-_CLEAR_P = 0.01  # between this and 1 − ci the evidence is called some evidence
+CLEAR_P = 0.01  # between this and 1 − ci the evidence is called some evidence
 _HINT_P = 0.1
 
 
@@ -29,6 +29,35 @@ def share(value: float) -> str:
     if percent in (0.0, 100.0):
         return f"{percent:.0f}%"
     return f"{percent:.2g}%" if percent < 1 else f"{percent:.1f}%"
+
+
+def finding_meanings(
+    labels: Collection[str], tolerance: Tolerance, *, task: str, ci: float, needed: str = "in brackets"
+) -> dict[str, str]:
+    """Say what each finding means, those of ``labels``, in their order.
+
+    Parameters
+    ----------
+    labels
+        Which.
+    tolerance
+        How far off is still called calibrated.
+    task
+        "binary", "multiclass" or "regression".
+    ci
+        Of the audit.
+    needed
+        Where the number of rows is that would tell.
+    """
+    allowed, gross = tolerance.in_words(task), tolerance.gross_error_in_words(task)
+    meanings = {
+        MISCALIBRATED: f"p is at most {1 - ci:.2g}",
+        WITHIN: "the interval ends below what is tolerated",
+        ON_AVERAGE: f"the mean outcome is within {allowed}; single predictions may not be",
+        TOO_FEW: f"even {gross} would often stay unseen ({needed}: rows that would show it)",
+        CANNOT_TELL: f"none of these ({needed}: rows that would show whether it is right on average)",
+    }
+    return {label: meanings[label] for label in LABELS if label in labels}
 
 
 def quantity(value: float, task: str) -> str:
@@ -204,7 +233,7 @@ def invariance_in_words(test: InvarianceTest, *, ci: float, task: str) -> str:
     if test.p_value > 1 - ci:
         clearly = "There is no clear sign" if test.p_value <= max(_HINT_P, 1 - ci) else "Nothing shows"
         return f"{clearly} that {different} ({p})."
-    opening = f"There is some evidence that {different}" if test.p_value > _CLEAR_P else different.capitalize()
+    opening = f"There is some evidence that {different}" if test.p_value > CLEAR_P else different.capitalize()
     if test.shift < 5e-4:  # the noise is taken off the estimate, which may leave nothing of it
         return f"{opening} ({p}), but too little to put a size to it."
     size = f"{test.shift:.3g}" if task == "regression" else f"{100 * test.shift:.1f} percentage points"

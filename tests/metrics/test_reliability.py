@@ -11,6 +11,8 @@ from scipy.stats import beta, binomtest
 from sklearn.calibration import calibration_curve
 
 import clovecal as cc
+from clovecal.metrics import on_rows
+from clovecal.rows import Rows
 
 Floats = NDArray[np.float64]
 
@@ -201,3 +203,48 @@ def test_unusable_options_are_named(options: dict[str, Any], message: str) -> No
 def test_an_empty_table_is_named() -> None:
     with pytest.raises(ValueError, match="p is empty; pass at least one row"):
         cc.reliability_curve([], [])
+
+
+# Curves of several domains
+
+
+def test_equal_mass_bins_are_those_of_all_rows_in_every_domain() -> None:
+    # All rows: .1 .2 .3 | .4 .8 .9; A has .1 .2 .8, B has .3 .4 .9.
+    y, p = [0, 1, 1, 0, 0, 1], [0.1, 0.2, 0.8, 0.3, 0.4, 0.9]
+    overall, curves = on_rows.reliability_curves(Rows.of(y, p, domains=list("AAABBB")), bins=2, binning="mass")
+    assert overall.count.tolist() == [3.0, 3.0]
+    assert curves["A"].count.tolist() == [2.0, 1.0]
+    assert curves["B"].count.tolist() == [1.0, 2.0]
+    assert curves["A"].frequency.tolist() == [0.5, 1.0]
+    for curve in curves.values():
+        assert curve.edges.tolist() == overall.edges.tolist() == [0.1, 0.4, 0.9]
+
+
+def test_bins_of_few_rows_are_joined_to_their_neighbours() -> None:
+    # One row in each of four bins for A (joined in pairs), two rows for B (one bin of both).
+    p = [0.1, 0.3, 0.6, 0.9, 0.1, 0.9]
+    y = [0, 1, 1, 1, 0, 1]
+    _, curves = on_rows.reliability_curves(Rows.of(y, p, domains=list("AAAABB")), bins=4, min_rows=2)
+    assert curves["A"].count.tolist() == [2.0, 2.0]
+    assert curves["A"].edges.tolist() == [0.0, 0.5, 1.0]
+    assert curves["A"].frequency.tolist() == [0.5, 1.0]
+    assert curves["A"].confidence.tolist() == pytest.approx([0.2, 0.75])
+    assert curves["B"].count.tolist() == [2.0]
+    assert curves["B"].edges.tolist() == [0.0, 1.0]
+
+
+def test_joined_bins_have_the_rows_that_were_asked_for_and_lose_none() -> None:
+    y, p, weight = miscalibrated(3000, 5)
+    domains = np.random.default_rng(6).choice(list("ABCDEFGH"), 3000, p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.01, 0.006, 0.004])
+    rows = Rows.of(y, p, domains=domains, sample_weight=weight)
+    overall, curves = on_rows.reliability_curves(rows, bins=10, binning="mass", min_rows=25)
+    for name, curve in curves.items():
+        mine = domains == name
+        assert curve.count.sum() == weight[mine].sum()
+        assert len(curve.count) == 1 or curve.count.min() >= 25
+        assert set(curve.edges) <= set(overall.edges)
+        for number in range(len(curve.count)):
+            last = number == len(curve.count) - 1
+            inside = mine & (p >= curve.edges[number]) & ((p < curve.edges[number + 1]) | last)
+            assert curve.count[number] == weight[inside].sum()
+            assert curve.frequency[number] == pytest.approx(np.average(y[inside], weights=weight[inside]))

@@ -1,5 +1,7 @@
-"""Tables of predictions that the report's tests share."""
+"""Tables of predictions that the report's tests share, and a browser for the pages made of them."""
 
+import os
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -33,3 +35,31 @@ def report_of() -> Callable[..., Report]:
         return summarize(audit, **options)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Return a browser that is started once; each test opens a context of its own."""
+    path = os.environ.get("CLOVECAL_CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        pytest.skip("needs Chromium: apt-get install -y chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    flags = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def charts_drawn() -> str:
+    """Return a script that waits until a page has drawn its charts."""
+    return "Promise.all(Object.values(window.clovecalCharts)).then(() => true)"

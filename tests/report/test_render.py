@@ -89,7 +89,7 @@ def test_the_page_is_about_a_megabyte_and_always_the_same(page, table_of, report
 def test_the_verdict_comes_first_and_every_section_is_there(page):
     text = " ".join(_Page(page).text)
     sections = [
-        "Miscalibrated overall, and in domain 1",
+        "Miscalibrated in domain 1",
         "What to do",
         "Every domain",
         "Do predictions come true?",
@@ -110,7 +110,7 @@ def test_the_verdict_comes_first_and_every_section_is_there(page):
 def test_sorting_and_toggling_have_labels(page):
     parsed = _Page(page)
     sorted_by = [one for one in parsed.cells_of("th") if "aria-sort" in one]
-    assert [one["aria-sort"] for one in sorted_by] == ["descending"]
+    assert [one["aria-sort"] for one in sorted_by] == []  # the order is by evidence, which no column has
     charts = [one for one in parsed.cells_of("div") if one.get("class") == "chart"]
     assert len(charts) == 5
     assert all(one["role"] == "img" and one["aria-label"] for one in charts)
@@ -129,7 +129,7 @@ def test_hostile_names_and_titles_stay_text(table_of, report_of):
     parsed = _Page(page)
     assert {"b", "img"}.isdisjoint(tag for tag, _ in parsed.tags)
     assert not any(name.startswith("on") for _, attributes in parsed.tags for name in attributes)
-    assert len(parsed.cells_of("script")) == 3
+    assert len(parsed.cells_of("script")) == 4
     assert HOSTILE in parsed.text
     charts = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.S)[1])
     assert charts["errors"]["datasets"]["domains"][0]["name"] == HOSTILE
@@ -160,9 +160,45 @@ def test_the_navigation_the_sections_and_their_files_come_from_one_list(page):
         assert section.shows in fields
         partial = (TEMPLATES / section.partial).read_text(encoding="utf-8")
         assert f'id="h-{section.name}"' in partial
-        assert set(re.findall(r'id="chart-([a-z-]+)"', partial)) == set(section.charts)
+        assert set(re.findall(r'chart\("([a-z-]+)"', partial)) == set(section.charts)
     of_sections = {path.stem for path in (TEMPLATES / "sections").iterdir()}
     assert of_sections == set(names)
+
+
+def test_every_finding_has_a_class_a_colour_and_a_mark():
+    from clovecal.findings import LABELS
+    from clovecal.report._charts import FINDING_CLASSES  # private: the style sheet's names
+    from clovecal.report._sections import read_template  # private: the style sheets themselves
+
+    assert tuple(FINDING_CLASSES) == LABELS
+    looks, badges = read_template("report.css"), read_template("sections/domains.css")
+    for name in FINDING_CLASSES.values():
+        assert looks.count(f"--bar-{name}:") == 2  # light and dark
+        assert f".{name} {{" in badges
+
+
+def test_a_dark_screen_gives_every_colour_again():
+    from clovecal.report._sections import read_template  # private: the style sheet
+
+    light, dark = re.findall(r":root \{(.*?)\}", read_template("report.css"), re.S)[:2]
+    names = set(re.findall(r"--([a-z-]+):", light))
+    assert names == set(re.findall(r"--([a-z-]+):", dark))
+    # a colour outside the two lists would not change
+    rest = read_template("report.css").split("* { box-sizing", 1)[1]
+    assert re.findall(r"#[0-9a-fA-F]{3,6}\b", rest) == []
+
+
+def test_model_and_date_stand_under_the_title_where_they_are_known(table_of, report_of):
+    table = table_of(2, 50)
+    known = render(report_of(table, model="boosting <2>", date="2026-02-03"))
+    assert '<p class="about">boosting &lt;2&gt; · 2026-02-03</p>' in known
+    assert 'class="about"' not in render(report_of(table, date=""))
+
+
+def test_charts_say_without_javascript_what_they_would_show(page):
+    parsed = _Page(page)
+    said = [text for text in parsed.text if text.startswith("With JavaScript there is a chart here.")]
+    assert len(said) == len([one for one in parsed.cells_of("div") if one.get("class") == "chart"])
 
 
 def test_the_chosen_model_is_marked_though_another_has_a_lower_criterion(report_of, table_of):

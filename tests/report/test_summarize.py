@@ -1,6 +1,7 @@
 """What the page says: each number by hand or by another road, and each sentence from its number."""
 
 import dataclasses
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +9,11 @@ import pytest
 
 import clovecal as cc
 from clovecal import expecting
-from clovecal.report import _drawn, _words  # a chart's limit, and sentences for findings that are hard to draw
-from clovecal.report._content import DomainRow, Estimate  # private: findings by hand for those sentences
+from clovecal.findings import LABELS
+
+# private: a chart's limits, and sentences for findings that are hard to draw
+from clovecal.report import _drawn, _words, summarize
+from clovecal.report._content import DomainRow, Estimate, Invariance  # private: findings by hand for those sentences
 
 # By hand ---------------------------------------------------------------------------------------------------------
 
@@ -52,12 +56,81 @@ def test_weight_two_equals_a_row_twice(table_of, report_of):
     assert [one.rows for one in weighted.domains] == [one.rows for one in repeated.domains]
 
 
-def test_domains_come_worst_first_and_the_reliability_curve_is_the_audits(table_of, report_of):
-    report = report_of(table_of(5, off=(3,)))
-    errors = [one.error.value for one in report.domains]
-    assert errors == sorted(errors, reverse=True)
+def test_domains_come_in_order_of_evidence_not_of_the_raw_error(table_of):
+    table = table_of(5, off=(3,))
+    table["domains"][:2] = "two rows"
+    table["y"][:2], table["p"][:2] = 1, 0.3
+    audit = cc.audit(table["y"], table["p"], domains=table["domains"], resamples=200)
+    report = summarize(audit)
+    assert [one.name for one in report.domains] == list(audit.by_evidence)
+    assert audit.calibration.worst_domain == "two rows"  # .7, which chance alone does in one of eleven such pairs
     assert report.domains[0].name == report.diagram.curves[0].name == "domain 3"
-    assert report.domains[0].finding == "off"
+    assert report.domains[0].finding == "miscalibrated"
+    assert "two rows" not in report.headline
+    assert not any("two rows" in one.remark for one in report.key_figures)
+    assert not next(one for one in report.diagram.curves if one.name == "two rows").shown
+
+
+def test_a_row_of_the_table_has_the_figures_of_its_finding(table_of):
+    table = table_of(3)
+    audit = cc.audit(table["y"], table["p"], domains=table["domains"], resamples=200)
+    report = summarize(audit)
+    for one in report.domains:
+        mine = table["domains"] == one.name
+        y, p, found = table["y"][mine], table["p"][mine], audit.findings[one.name]
+        assert one.events == y.sum()
+        assert one.ratio.value == pytest.approx(y.sum() / p.sum())
+        assert (one.ratio.low, one.ratio.high) == found.observed_expected_interval
+        assert one.adjusted_p == found.adjusted_p
+        assert one.measures == (f"{100 * ((p > 0.5) == y).mean():.1f}%", f"{((p - y) ** 2).mean():.3f}")
+    assert report.measures == ("Accuracy", "Brier score")
+    assert report.overall.events == table["y"].sum()
+
+
+def test_curves_share_the_bins_of_all_rows_and_leave_no_row_out(table_of, report_of):
+    diagram = report_of(table_of(3, 100)).diagram
+    assert diagram.bins == 6  # of fifty rows
+    for curve in (diagram.overall, *diagram.curves):
+        assert sum(point.rows for point in curve.points) == (300 if curve is diagram.overall else 100)
+        assert all(point.rows >= 10 for point in curve.points)
+
+
+def test_bins_fit_a_rare_outcome():
+    rng = np.random.default_rng(0)
+    p = rng.beta(1, 19, 4000)  # ten bins of equal width would have nine tenths of the rows in the first two
+    y, hospital = rng.uniform(size=4000) < p, np.repeat(["A", "B"], 2000)
+    diagram = summarize(cc.audit(y, p, domains=hospital, resamples=50)).diagram
+    assert [point.rows for point in diagram.overall.points] == [400] * 10
+    assert diagram.high < 0.25
+
+
+def test_points_of_few_rows_do_not_stretch_the_axes(table_of):
+    table = table_of(1, 2000, off=())
+    table["p"] /= 10
+    table["y"] = (np.random.default_rng(0).uniform(size=2000) < table["p"]).astype(int)
+    table["domains"][-4:], table["y"][-4:] = "tiny", 1
+    diagram = summarize(cc.audit(table["y"], table["p"], domains=table["domains"], resamples=50)).diagram
+    tiny = next(curve for curve in diagram.curves if curve.name == "tiny")
+    assert tiny.points[0].observed == 1.0
+    assert diagram.high < 0.2
+
+
+def test_charts_always_have_the_flagged_domains_and_the_largest(monkeypatch):
+    monkeypatch.setattr(_drawn, "MOST_DRAWN", 6)
+    monkeypatch.setattr(_drawn, "_LARGEST", 2)
+    flagged = [f"flagged {number}" for number in range(5)]
+    others = [f"other {number}" for number in range(5)]
+    rows = {name: 100 + number for number, name in enumerate([*flagged, *others])}
+
+    def drawn(flags):
+        audit = SimpleNamespace(
+            rows=rows, by_evidence=(*flags, *[n for n in rows if n not in flags]), miscalibrated=flags
+        )
+        return _drawn.drawn_domains(audit)
+
+    # Four of the five by evidence, and the two largest; with two flagged ones the four largest.
+    assert drawn(tuple(flagged)) == (*flagged[:4], "other 3", "other 4")
+    assert drawn(("flagged 1", "flagged 0")) == ("flagged 1", "flagged 0", "other 1", "other 2", "other 3", "other 4")
 
 
 def test_a_report_holds_plain_values_only(table_of, report_of):
@@ -87,11 +160,12 @@ def test_one_domain_has_neither_an_invariance_test_nor_a_repair_study(table_of, 
 
 def test_more_domains_than_can_be_drawn_are_all_in_the_table(table_of, report_of, monkeypatch):
     monkeypatch.setattr(_drawn, "MOST_DRAWN", 10)
+    monkeypatch.setattr(_drawn, "_LARGEST", 4)
     monkeypatch.setattr(expecting, "MOST_FOLDS", 3)
     report = report_of(table_of(14, 100))
     assert len(report.domains) == 14
-    assert (len(report.diagram.curves), report.diagram.left_out) == (10, 4)
-    assert (len(report.histograms.by_domain), report.histograms.left_out) == (10, 4)
+    assert len(report.drawn) == len(report.diagram.curves) == len(report.histograms.by_domain) == 10
+    assert [one.name for one in report.drawn] == [one.name for one in report.diagram.curves]
     assert (len(report.invariance.by_domain), report.invariance.left_out) == (10, 4)
     assert sum(curve.shown for curve in report.diagram.curves) == 4
     assert report.repair.notes == ("Domains were left out 5 at a time, in 3 rounds.",)
@@ -110,6 +184,8 @@ def test_a_regression_has_no_reliability_diagram_but_everything_else(report_of):
     assert report.domains[0].name == "2020"
     assert report.words.loss == "mean squared error"
     assert report.advice[0].why == "In domain '2020' it predicts 19.9 on average and 22.9 was observed."
+    assert report.overall.ratio is None
+    assert report.overall.events is None
     assert report.invariance.rejected
 
 
@@ -119,7 +195,7 @@ def test_several_classes_are_judged_by_the_top_label(report_of):
     y = (p.cumsum(axis=1) < rng.uniform(size=(900, 1))).sum(axis=1)
     report = report_of({"y": y, "p": p, "domains": rng.choice(list("ABC"), 900)})
     assert report.overall.observed == pytest.approx((p.argmax(axis=1) == y).mean())
-    assert report.words.success is None
+    assert report.measures == ("Brier score",)
     assert len(report.repair.repairs) == 5
 
 
@@ -140,8 +216,8 @@ def test_a_domain_of_one_row_has_no_finite_interval_and_does_no_harm(report_of, 
     report = report_of(table)
     row = next(one for one in report.domains if one.name == "single")
     assert row.rows == 1
-    assert row.finding == "unsure"
-    for limit in (row.loss.low, row.loss.high, row.error.low, row.error.high):
+    assert row.finding == "too few rows"
+    for limit in (row.ratio.low, row.ratio.high, row.error.low, row.error.high):
         assert limit is None or np.isfinite(limit)
 
 
@@ -164,32 +240,70 @@ def test_a_selection_is_shown_as_it_ranks(table_of, report_of):
 # Words -----------------------------------------------------------------------------------------------------------
 
 
-def _row(name: str, finding: str) -> DomainRow:
-    nothing = Estimate(0.0, None, None)
-    return DomainRow(
-        name=name, rows=10.0, observed=0.5, predicted=0.5, error=nothing, success=None, loss=nothing, finding=finding
+def _row(name: str, finding: str, **known) -> DomainRow:
+    values = {
+        "rows": 10.0,
+        "events": 5.0,
+        "observed": 0.5,
+        "predicted": 0.5,
+        "ratio": None,
+        "error": Estimate(0.0, None, None),
+        "tolerance": 0.04,
+        "adjusted_p": 1.0,
+        "direction": None,
+        "rows_needed": None,
+        "measures": (),
+    }
+    return DomainRow(name=name, finding=finding, **{**values, **known})
+
+
+def _test_of(p_value: float) -> Invariance:
+    return Invariance(
+        rejected=p_value <= 0.05,
+        p_value=p_value,
+        shift=0.02,
+        comparable=1.0,
+        sentences=(),
+        by_domain=(),
+        left_out=0,
     )
 
 
 @pytest.mark.parametrize(
-    ("findings", "overall_off", "invariant", "mood", "said"),
+    ("findings", "overall", "p_value", "mood", "said"),
     [
-        ("ofu", False, False, "off", "Calibrated overall, but not in A"),
-        ("oof", False, False, "off", "Calibrated overall, but not in A and B"),
-        ("ooof", True, False, "off", "Miscalibrated overall, and in A, B and C"),
-        ("oooof", True, False, "off", "Miscalibrated overall, and in 4 of 5 domains"),
-        ("oo", True, False, "off", "Miscalibrated overall, and in every domain"),
-        ("uu", True, True, "off", "Miscalibrated overall"),
-        ("ff", False, True, "fine", "Calibrated in every domain"),
-        ("fu", False, True, "unsure", "No sign of miscalibration, but 1 of 2 domains have too few rows to be sure"),
-        ("o", True, True, "off", "Miscalibrated"),
-        ("f", False, True, "fine", "Calibrated"),
+        ("owt", "c", 0.001, "off", "Miscalibrated in A"),
+        ("oow", "o", 0.001, "off", "Miscalibrated in A and B"),
+        ("oooow", "o", 0.001, "off", "Miscalibrated in 4 of 5 domains"),
+        ("oo", "o", 0.001, "off", "Miscalibrated in every domain"),
+        ("cc", "o", 0.5, "off", "Miscalibrated over all rows, in no single domain for sure"),
+        ("ww", "w", 0.001, "off", "A score’s meaning depends on the domain"),
+        ("ww", "w", 0.05, "unsure", "Some evidence that a score’s meaning depends on the domain"),
+        ("ww", "w", 0.06, "within", "Calibrated in every domain, within an odds ratio of 1.25"),
+        ("wa", "w", 0.5, "average", "Right on average in every domain"),
+        ("wt", "w", 0.5, "unsure", "No domain is shown to be miscalibrated; in 1 of 2 the rows cannot tell"),
+        ("ctt", "w", 0.5, "unsure", "No domain is shown to be miscalibrated, and none to be calibrated"),
+        ("o", "o", None, "off", "Miscalibrated"),
+        ("w", "w", None, "within", "Calibrated, within an odds ratio of 1.25"),
+        ("a", "a", None, "average", "Right on average; single predictions may not be"),
+        ("t", "t", None, "unsure", "Too few rows to tell"),
+        ("c", "c", None, "unsure", "The rows cannot tell whether it is calibrated"),
     ],
 )
-def test_the_headline_follows_from_the_findings(findings, overall_off, invariant, mood, said):
-    meaning = {"o": "off", "f": "fine", "u": "unsure"}
+def test_the_headline_follows_from_the_findings(findings, overall, p_value, mood, said):
+    meaning = dict(zip("owatc", LABELS, strict=True))
     rows = [_row("ABCDE"[number], meaning[letter]) for number, letter in enumerate(findings)]
-    assert _words.headline(rows, overall_off=overall_off, invariant=invariant) == (mood, said)
+    test = None if p_value is None else _test_of(p_value)
+    assert _words.headline(rows, meaning[overall], test, "an odds ratio of 1.25") == (mood, said)
+
+
+def test_rows_that_could_not_have_shown_otherwise_are_never_called_calibrated():
+    y, p = np.zeros(6, int), np.full(6, 0.01)  # six hospitals of one row each, none with an event
+    report = summarize(cc.audit(y, p, domains=list("ABCDEF"), resamples=50))
+    assert {one.finding for one in report.domains} == {"too few rows"}
+    assert report.headline == "No domain is shown to be miscalibrated, and none to be calibrated"
+    assert report.mood == "unsure"
+    assert not any(one.what.startswith("Keep the model") for one in report.advice)
 
 
 def test_the_error_is_explained_in_percentage_points(table_of, report_of):
@@ -197,6 +311,11 @@ def test_the_error_is_explained_in_percentage_points(table_of, report_of):
     worst = report.domains[0]
     assert f"off by {100 * worst.error.value:.1f} percentage points on average" in report.explanations[0]
     assert "'domain 1'" in report.explanations[0]
+    # p² happens where p is predicted: the direction is known, and said
+    assert (
+        f"predicts {100 * worst.predicted:.1f}% on average and {100 * worst.observed:.1f}% happened"
+        in (report.explanations[0])
+    )
 
 
 def test_advice_warns_names_the_cause_and_gives_the_expected_loss(table_of, report_of):
@@ -215,7 +334,8 @@ def test_a_common_distortion_is_one_that_recalibration_repairs(table_of, report_
     assert report.repair.helps == "yes"
     assert not report.invariance.rejected
     assert any(one.what == f"Recalibrate with the {report.repair.recommended} method" for one in report.advice)
-    assert "one recalibration can then repair every domain at once" in " ".join(report.invariance.sentences)
+    assert "As far as these rows show, one recalibration can serve every domain." in report.invariance.sentences
+    assert not any("No single" in sentence for sentence in report.invariance.sentences)
 
 
 def test_without_a_command_the_call_in_python_is_shown(table_of, report_of):
@@ -226,5 +346,43 @@ def test_without_a_command_the_call_in_python_is_shown(table_of, report_of):
 
 def test_a_distance_that_is_lost_in_noise_is_not_given_as_zero():
     words = SimpleNamespace(percent=True)
-    assert _words.apart(SimpleNamespace(shift=0.0), words) == "less than the noise away"
-    assert _words.apart(SimpleNamespace(shift=0.022), words) == "typically 2.2 percentage points away"
+    assert _words.apart(SimpleNamespace(shift=0.0), words) == "too little to put a size to it"
+    said = _words.apart(SimpleNamespace(shift=0.022), words)
+    assert said == "2.2 percentage points apart (root mean square over rows)"
+
+
+def test_a_change_that_is_written_as_nothing_does_not_help(table_of, report_of):
+    repair = report_of(table_of(4, off=())).repair
+    before, after = repair.repairs[0], repair.of(repair.recommended)
+    same = dataclasses.replace(after, mean_loss=before.mean_loss - 1e-7)
+    others = tuple(one for one in repair.repairs if one.method != after.method)
+    study = dataclasses.replace(repair, repairs=(*others, same), helps="perhaps")
+    (advice,) = [
+        one
+        for one in _words.advise([_row("A", "miscalibrated")] * 2, None, study, _words.WORDS["binary"], 0.95)
+        if "ecalibrat" in one.what
+    ]
+    assert advice.what == "Recalibration is not shown to help in a new domain"
+    assert f"stays at {before.mean_loss:.4f}" in advice.why
+
+
+def test_errors_under_recalibration_leave_out_domains_of_too_few_rows(table_of, report_of):
+    table = table_of(4, 400)
+    table["domains"][:3] = "few rows"
+    report = report_of(table)
+    assert report.left_out_of_errors == ("few rows",)
+    as_it_is = report.repair.repairs[0]
+    others = [one.error for one in as_it_is.by_domain if one.name != "few rows"]
+    assert as_it_is.mean_error == pytest.approx(np.mean(others))
+    assert as_it_is.worst_error == max(others)
+    assert "few rows" not in (as_it_is.worst_error_in, as_it_is.worst_loss_in)
+    assert any("leave out the one domain that has too few rows" in note for note in report.repair.notes)
+
+
+def test_the_model_the_date_and_the_events_are_said(table_of, report_of):
+    table = table_of(2, 100)
+    report = report_of(table, model="boosting, 2nd fit", date="2026-02-03")
+    assert (report.model, report.date) == ("boosting, 2nd fit", "2026-02-03")
+    events = next(one for one in report.key_figures if one.label == "Events")
+    assert events.value == str(table["y"].sum())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", report_of(table).date)

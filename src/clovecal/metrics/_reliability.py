@@ -94,19 +94,39 @@ def reliability_curve(
     check_choice(of, "of", (None, "positive", "confidence"))
     ((outcome, score),) = outcomes_and_scores(rows, of)
     bins, level = _checked_options(bins, binning, interval, ci)
-    return _curve(outcome, score, rows.weight, rows.weights, bins, binning, interval, level)
+    index, edges = _bins_of(score, rows.weight, bins, binning)
+    return _Cells.of(index, outcome, score, rows, slice(None), edges).curve(interval, level)
 
 
 def reliability_curves_of(
-    rows: Rows, *, bins: int = 10, binning: str = "width", interval: str = "wilson", ci: float = 0.95
+    rows: Rows,
+    *,
+    bins: int = 10,
+    binning: str = "width",
+    min_rows: float = 0,
+    interval: str = "wilson",
+    ci: float = 0.95,
 ) -> tuple[ReliabilityCurve, Mapping[Name, ReliabilityCurve]]:
-    """Compute the curve of all rows, which are checked, and that of each domain, as `reliability_curve` does."""
+    """Compute the curve of all rows, which are checked, and that of each domain, on the same bins.
+
+    Parameters
+    ----------
+    rows
+        The table.
+    bins, binning, interval, ci
+        As in `reliability_curve`; with "mass" the bins hold equal shares of all rows, so that a domain's curve can be
+        laid over another's.
+    min_rows
+        Neighbouring bins of a curve are joined until each has this many of its rows; a domain with fewer rows keeps
+        one bin.
+    """
     bins, level = _checked_options(bins, binning, interval, ci)
     outcome, score = rows.outcome, rows.score
+    index, edges = _bins_of(score, rows.weight, bins, binning)
 
     def curve(members: slice | IntArray) -> ReliabilityCurve:
-        weight = None if rows.weight is None else rows.weight[members]
-        return _curve(outcome[members], score[members], weight, rows.weights, bins, binning, interval, level)
+        cells = _Cells.of(index[members], outcome[members], score[members], rows, members, edges)
+        return cells.joined(min_rows).curve(interval, level)
 
     by_domain = {name: curve(members) for name, members in rows.domains.split()}
     return curve(slice(None)), MappingProxyType(by_domain)
@@ -118,38 +138,74 @@ def _checked_options(bins: int, binning: str, interval: str, ci: float) -> tuple
     return check_count(bins, "bins"), check_fraction(ci, "ci")
 
 
-def _curve(
-    outcome: AnyArray,
-    score: FloatArray,
-    given: FloatArray | None,
-    weights: str,
-    bins: int,
-    binning: str,
-    interval: str,
-    level: float,
-) -> ReliabilityCurve:
-    weight = np.ones(len(score)) if given is None else given
+def _bins_of(score: FloatArray, weights: FloatArray | None, bins: int, binning: str) -> tuple[IntArray, FloatArray]:
+    """Return the bin of each score, and the bins' edges."""
     if binning == "width":
-        index = equal_width_bins(score, bins)
-        edges = np.arange(bins + 1) / bins
-    else:
-        index = equal_mass_bins(score, given, bins)
-        counted = weight > 0
-        edges = _mass_edges(score[counted], index[counted], bins)
-    count = weighted_counts(index, weight, bins)
-    hits = weighted_counts(index, weight * outcome, bins)
-    confidence = divide_or(weighted_counts(index, weight * score, bins), count, np.nan)
-    frequency = divide_or(hits, count, np.nan)
-    size = count
-    if given is not None and weights == "sampling":
-        sums = [weighted_counts(index, term, bins) for term in terms(outcome, weight)]
-        size = SampledMeans.from_sums(np.stack(sums)).effective
-    if interval == "wilson":
-        low, high = wilson_interval(frequency, size, level)
-    else:
-        low, high = _jeffreys_interval(divide_or(hits, count, 0.0) * size, size, level)
-    low, high = (np.where(count > 0, limit, np.nan) for limit in (low, high))
-    return ReliabilityCurve(edges=edges, count=count, confidence=confidence, frequency=frequency, low=low, high=high)
+        return equal_width_bins(score, bins), np.arange(bins + 1) / bins
+    index = equal_mass_bins(score, weights, bins)
+    counted = slice(None) if weights is None else weights > 0
+    return index, _mass_edges(score[counted], index[counted], bins)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """What a curve is made of: each bin's weight, its sums of outcomes and scores, and the edges.
+
+    ``sampled`` are the sums behind effective sizes, of sampling weights.
+    """
+
+    count: FloatArray
+    hits: FloatArray
+    scores: FloatArray
+    sampled: FloatArray | None
+    edges: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        index: IntArray,
+        outcome: AnyArray,
+        score: FloatArray,
+        rows: Rows,
+        members: slice | IntArray,
+        edges: FloatArray,
+    ) -> _Cells:
+        bins = len(edges) - 1
+        weight = np.ones(len(score)) if rows.weight is None else rows.weight[members]
+
+        def summed(*columns: FloatArray) -> FloatArray:
+            return np.stack([weighted_counts(index, column, bins) for column in columns])
+
+        count, hits, scores = summed(weight, weight * outcome, weight * score)
+        sampling = rows.weight is not None and rows.weights == "sampling"
+        return cls(count, hits, scores, summed(*terms(outcome, weight)) if sampling else None, edges)
+
+    def joined(self, min_rows: float) -> _Cells:
+        """Join neighbours, from the left, until each has that much weight; what is left at the end joins the last."""
+        if self.count.min() >= min_rows:
+            return self
+        first, gathered = [0], 0.0
+        for number, weight in enumerate(self.count[:-1]):
+            gathered += weight
+            if gathered >= min_rows and self.count[number + 1 :].sum() >= min_rows:
+                first.append(number + 1)
+                gathered = 0.0
+        count, hits, scores = (np.add.reduceat(values, first) for values in (self.count, self.hits, self.scores))
+        sampled = None if self.sampled is None else np.add.reduceat(self.sampled, first, axis=1)
+        return _Cells(count, hits, scores, sampled, self.edges[[*first, -1]])
+
+    def curve(self, interval: str, level: float) -> ReliabilityCurve:
+        confidence = divide_or(self.scores, self.count, np.nan)
+        frequency = divide_or(self.hits, self.count, np.nan)
+        size = self.count if self.sampled is None else SampledMeans.from_sums(self.sampled).effective
+        if interval == "wilson":
+            low, high = wilson_interval(frequency, size, level)
+        else:
+            low, high = _jeffreys_interval(divide_or(self.hits, self.count, 0.0) * size, size, level)
+        low, high = (np.where(self.count > 0, limit, np.nan) for limit in (low, high))
+        return ReliabilityCurve(
+            edges=self.edges, count=self.count, confidence=confidence, frequency=frequency, low=low, high=high
+        )
 
 
 def _mass_edges(score: FloatArray, index: IntArray, bins: int) -> FloatArray:

@@ -1,26 +1,42 @@
-"""How the page's charts look: colours, sizes and what several of them are made of (altair, Vega-Lite)."""
+"""How the page's charts look: colours, sizes and what several of them are made of (altair, Vega-Lite).
+
+Colours are CSS variables of the page, so that charts follow a dark screen and paper as the text does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import altair as alt
 
 from clovecal.plots import COLOURS
-from clovecal.report._content import Estimate
+from clovecal.report._axis import Axis
+from clovecal.report._content import DomainRow, Estimate
 
 Spec: TypeAlias = dict[str, Any]
 
 # They repeat for print, and for readers who see no colour, what the colours tell apart.
 DASHES = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3))
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-FINDING_COLOURS = {"off": COLOURS[1], "unsure": "#c3cad1", "fine": COLOURS[5]}
+INK, MUTED, RULE, GUIDE, FRAME = "var(--ink)", "var(--muted)", "var(--rule)", "var(--guide)", "var(--frame)"
+MAIN = "var(--c0)"
+# The class of each finding in the page's style sheet, which has its colour as a variable of the same name.
+FINDING_CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "miscalibrated": "off",
+        "within tolerance": "within",
+        "right on average": "average",
+        "too few rows": "few",
+        "cannot tell": "unsure",
+    }
+)
+FINDING_COLOURS = {label: f"var(--bar-{name})" for label, name in FINDING_CLASSES.items()}
 ALL_ROWS = "all"
 SCHEMA_VERSION: str = alt.SCHEMA_VERSION
-INK, MUTED, RULE = "#1d2329", "#5a6570", "#e3e7ea"
-GUIDE = "#9aa4ad"
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -36,17 +52,54 @@ class Style:
 
 def style(position: int) -> Style:
     """Return the look of the domain at a place in the list; no two of the first 24 look alike."""
-    rounds, colour = divmod(position, len(COLOURS))
-    shape = SHAPES[(colour + rounds) % len(SHAPES)]
-    return Style(f"d{position}", COLOURS[colour], DASHES[rounds % len(DASHES)], shape)
+    rounds, number = divmod(position, len(COLOURS))
+    shape = SHAPES[(number + rounds) % len(SHAPES)]
+    return Style(f"d{position}", f"var(--c{number})", DASHES[rounds % len(DASHES)], shape)
 
 
-def estimate_values(estimate: Estimate, *, percent: bool = False) -> Spec:
-    """Return an estimate as columns of a chart's data, its limits also in words."""
-    form = ".1%" if percent else ".4f"
-    known = estimate.low is not None and estimate.high is not None
-    limits = f"{estimate.low:{form}} to {estimate.high:{form}}" if known else "unknown"
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "limits": limits}
+def estimate_values(estimate: Estimate, axis: Axis, *, percent: bool = False) -> Spec:
+    """Return an estimate as columns of a chart's data: drawn where the axis has it, in words as it is."""
+    digits = axis.decimals(percent=percent) + 1
+    form = f".{digits}{'%' if percent else 'f'}"
+    drawn: Spec = {"value": axis.clip(estimate.value), "said": f"{estimate.value:{form}}"}
+    if estimate.low is None or estimate.high is None:
+        return {**drawn, "low": drawn["value"], "high": drawn["value"], "limits": "unknown"}
+    return {
+        **drawn,
+        "low": axis.clip(estimate.low),
+        "high": axis.clip(estimate.high),
+        "limits": f"{estimate.low:{form}} to {estimate.high:{form}}",
+        "less": estimate.low < axis.low,
+        "more": estimate.high > axis.high,
+    }
+
+
+def is_flagged(one: DomainRow) -> bool:
+    """Tell whether a domain is miscalibrated."""
+    return FINDING_CLASSES[one.finding] == "off"
+
+
+def has_enough_rows(one: DomainRow) -> bool:
+    """Tell whether a domain's figures are more than noise."""
+    return FINDING_CLASSES[one.finding] != "few"
+
+
+def error_axis(domains: Sequence[DomainRow], *, percent: bool) -> Axis:
+    """Return the axis of errors: it covers every error and tolerance, and the intervals of domains with enough rows."""
+    values = [value for one in domains for value in (one.error.value, one.tolerance)]
+    enough = [one for one in domains if has_enough_rows(one)]
+    limits = [one.error.high for one in enough if one.error.high is not None]
+    spoken = [one.error.value for one in enough]
+    most = 1.05 * max([*spoken, *limits] or values)
+    return Axis.covering(0.0, most, within=(0.0, 1.0 if percent else math.inf))
+
+
+def shift_axis(shifts: Sequence[Estimate], *, percent: bool) -> Axis:
+    """Return an axis around zero on which every shift lies, and no interval is more than twice as far."""
+    furthest = max(abs(one.value) for one in shifts) or 1e-3
+    ends = [abs(end) for one in shifts for end in (one.low, one.high) if end is not None]
+    reach = min(max([furthest, *ends]), 2 * furthest)
+    return Axis.covering(-reach, reach, within=(-1.0, 1.0) if percent else (-math.inf, math.inf))
 
 
 def names_axis(count: int) -> alt.Y:
@@ -58,6 +111,18 @@ def names_axis(count: int) -> alt.Y:
 def height_of(lines: int) -> int:
     """Return the height of a chart with ``lines`` lines, closer together where there are many."""
     return lines * (26 if lines <= 12 else 20 if lines <= 25 else 17)
+
+
+def arrows(base: alt.Chart, axis: Axis, y: alt.Y) -> list[alt.Chart]:
+    """Return marks where an interval goes on beyond an end of the axis."""
+    ends = {"less": ("triangle-left", axis.low), "more": ("triangle-right", axis.high)}
+    marks: list[alt.Chart] = []
+    for field, (shape, at) in ends.items():
+        mark: Any = base.transform_filter(f"datum.{field}").mark_point(
+            shape=shape, color=INK, filled=True, size=45, opacity=1, aria=False
+        )
+        marks.append(mark.encode(x=alt.XDatum(at), y=y))
+    return marks
 
 
 def inline(values: Sequence[Spec]) -> alt.Data:
@@ -78,8 +143,8 @@ def finish(
             view=alt.ViewConfig(stroke=None),
             axis=alt.AxisConfig(
                 gridColor=RULE,
-                domainColor="#b8c0c7",
-                tickColor="#b8c0c7",
+                domainColor=FRAME,
+                tickColor=FRAME,
                 labelColor=INK,
                 titleColor=MUTED,
                 titleFontWeight="normal",

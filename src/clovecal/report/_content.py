@@ -24,12 +24,14 @@ class Words:
         Labels of the axes of a reliability diagram.
     observed, predicted
         Heads of the columns with the means of these.
-    success
-        Name of the second metric in the table of domains; None: there is none.
     mismatch
         A clause with {predicted} and {observed} to fill in.
     percent
         Whether outcomes and scores are shares, to be written in percent.
+    task
+        "binary", "multiclass" or "regression".
+    digits
+        Decimals of a calibration error: enough to compare it with what is tolerated.
     """
 
     error: str
@@ -39,9 +41,10 @@ class Words:
     outcome: str
     observed: str
     predicted: str
-    success: str | None
     mismatch: str
     percent: bool
+    task: str
+    digits: int = 3
 
 
 @dataclass(frozen=True)
@@ -74,17 +77,45 @@ class Estimate:
 class DomainRow:
     """One line of the table of domains.
 
-    ``finding`` is "off" (above the tolerance beyond doubt), "fine" (below it beyond doubt) or "unsure".
+    Attributes
+    ----------
+    name, rows
+        The domain, and its rows by their weight.
+    events
+        How often the outcome happened; None where outcomes are not events.
+    observed, predicted
+        Mean outcome and mean prediction.
+    ratio
+        Observed over predicted (O:E); None for a regression.
+    error
+        The calibration error, with the domain's own interval.
+    tolerance
+        The calibration error that is allowed in this domain.
+    adjusted_p
+        Of "the error is at most the tolerance", as one of all domains.
+    finding
+        One of the labels of `clovecal.findings`.
+    direction
+        "more" or "less" where it is sure that outcomes are more or less frequent (or high) than predicted.
+    rows_needed
+        About how many rows would tell; None where nothing is missing or no number can be given.
+    measures
+        Further metrics, written out, in the order of `Report.measures`.
     """
 
     name: str
     rows: float
+    events: float | None
     observed: float
     predicted: float
+    ratio: Estimate | None
     error: Estimate
-    success: Estimate | None
-    loss: Estimate
+    tolerance: float
+    adjusted_p: float
     finding: str
+    direction: str | None
+    rows_needed: int | None
+    measures: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +141,24 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagram:
-    """A reliability diagram: all rows, the domains (the worst first), the range of both axes, domains left out."""
+    """A reliability diagram on bins that hold equal shares of all rows.
+
+    Attributes
+    ----------
+    overall, curves
+        All rows, and the domains that are drawn.
+    low, high
+        What both axes must cover; points of few rows may lie beyond.
+    bins, min_rows
+        Bins of all rows, and the fewest rows of a domain that a bin has unless it is the domain's only one.
+    """
 
     overall: Curve
     curves: tuple[Curve, ...]
     low: float
     high: float
-    left_out: int
+    bins: int
+    min_rows: int
 
 
 @dataclass(frozen=True)
@@ -136,20 +178,23 @@ class Histograms:
     edges: tuple[float, ...]
     overall: Histogram
     by_domain: tuple[Histogram, ...]
-    left_out: int
 
 
 @dataclass(frozen=True)
 class Shift:
-    """How much more often the outcome happens in a domain than at the same score elsewhere."""
+    """How much more often the outcome happens in a domain than at the same score elsewhere.
+
+    ``clear``: beyond its noise with all domains considered, in a domain that does not have too few rows.
+    """
 
     name: str
     shift: Estimate
+    clear: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Invariance:
-    """The test that a score means the same in every domain; ``by_domain`` has the largest shifts, highest first."""
+    """The test that a score means the same in every domain; ``by_domain`` has the clearest shifts, highest first."""
 
     rejected: bool
     p_value: float
@@ -190,26 +235,31 @@ class Report:
     ----------
     title
         Of the page.
+    date, model
+        When the audit was made, and of which model; empty where that is not said.
     mood
-        "off" (something is miscalibrated), "fine" or "unsure": the colour of the headline.
+        "off" (something is miscalibrated), "within" (nothing is), "average" or "unsure": the colour of the headline.
     headline, verdict
         The answer in a few words, and in one or two sentences.
     explanations
-        What the calibration error means, in plain sentences.
+        What the calibration error means, then what each finding means.
     key_figures, advice
         Numbers in large type, and what to do about them.
-    words
-        What things are called.
-    task
-        "binary", "multiclass" or "regression".
-    ci, tolerance
+    words, measures
+        What things are called; heads of the table's further columns.
+    ci
         Of the audit.
+    tolerance
+        How far off is still called calibrated, as a noun.
     overall, domains
-        The table of domains, the worst first.
-    most_drawn
-        The most domains that charts show: the first ones.
+        The table of domains, in order of evidence.
+    drawn
+        Those that charts show: flagged ones and the largest, in the same order.
     diagram, histograms, invariance, repair, ranking
         Sections; None where one does not apply.
+    left_out_of_errors
+        Domains with too few rows, whose calibration error under a recalibration is mostly noise: the errors in
+        ``repair`` are of the others.
     notes
         Remarks of the caller.
     reproduction
@@ -219,6 +269,8 @@ class Report:
     """
 
     title: str
+    date: str
+    model: str
     mood: str
     headline: str
     verdict: str
@@ -226,16 +278,17 @@ class Report:
     key_figures: tuple[KeyFigure, ...]
     advice: tuple[Advice, ...]
     words: Words
-    task: str
+    measures: tuple[str, ...]
     ci: float
-    tolerance: float
+    tolerance: str
     overall: DomainRow
     domains: tuple[DomainRow, ...]
-    most_drawn: int
+    drawn: tuple[DomainRow, ...]
     diagram: Diagram | None
     histograms: Histograms
     invariance: Invariance | None
     repair: RepairStudy | None
+    left_out_of_errors: tuple[str, ...]
     ranking: Ranking | None
     notes: tuple[str, ...]
     reproduction: tuple[tuple[str, str], ...]

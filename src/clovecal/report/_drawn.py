@@ -1,15 +1,17 @@
-"""The data of the page's charts: reliability curves, score histograms and shifts between domains."""
+"""The data of the page's charts: which domains they show, reliability curves, score histograms and shifts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from clovecal.auditing import Audit
 from clovecal.domains import Name
-from clovecal.metrics import ReliabilityCurve, ScoreHistogram
+from clovecal.expecting import RepairStudy
+from clovecal.findings import TOO_FEW
+from clovecal.metrics import ReliabilityCurve, ScoreHistogram, on_rows
 from clovecal.report import _words
 from clovecal.report._content import (
     Curve,
@@ -22,45 +24,62 @@ from clovecal.report._content import (
     Shift,
     Words,
 )
+from clovecal.verdicts import invariance_in_words
 
-MOST_DRAWN = 60  # domains with a curve and a histogram; the table has them all
-_FEWEST_ROWS = 10  # a bin with fewer rows says nothing and would only distract
+MOST_DRAWN = 60  # domains with a curve, a bar and a histogram; the table has them all
+_LARGEST = 15  # of these, places that are kept for the largest domains, flagged or not
 _FEW_DOMAINS, _SHOWN_OF_MANY = 12, 4  # with more domains than the first, the diagram starts with the second
 _SHOWN_OF_FEW = 6
+_MOST_BINS, _ROWS_OF_A_BIN = 10, 50  # of all rows
+_FEWEST_ROWS = 10  # of a domain in a bin of its curve: with fewer, neighbouring bins are joined
+_ENOUGH_ROWS = 30  # in a bin whose outcomes the axes must cover; a hospital of one row would stretch them to 100%
 
 
-def reliability_diagram(audit: Audit, labels: Mapping[Name, str]) -> Diagram | None:
-    """Collect the curves, the worst first; None for a regression."""
+def drawn_domains(audit: Audit) -> tuple[Name, ...]:
+    """Return the domains that charts show, in order of evidence: flagged ones first of all, and the largest."""
+    flagged = set(audit.miscalibrated)
+    largest = sorted(audit.rows, key=lambda name: -audit.rows[name])
+    order = [name for name in audit.by_evidence if name in flagged]
+    # The flagged ones leave the largest their places; then whoever is largest fills what is left.
+    chosen = dict.fromkeys([*order[: MOST_DRAWN - _LARGEST], *largest[:_LARGEST]])
+    for name in [*order, *largest]:
+        if len(chosen) >= MOST_DRAWN:
+            break
+        chosen[name] = None
+    return tuple(name for name in audit.by_evidence if name in chosen)
+
+
+def reliability_diagram(audit: Audit, labels: Mapping[Name, str], drawn: Sequence[Name]) -> Diagram | None:
+    """Collect the curves of the domains that are drawn; None for a regression."""
     if audit.curve is None:
         return None
-    drawn = audit.worst_first[:MOST_DRAWN]
-    # A handful of rows makes any curve look bad, so the diagram starts with domains that have some.
-    order = sorted(range(len(drawn)), key=lambda number: (audit.rows[drawn[number]] < 100, number))
-    at_first = set(order[: _SHOWN_OF_MANY if len(labels) > _FEW_DOMAINS else _SHOWN_OF_FEW])
-    curves = tuple(
-        Curve(
-            name=labels[name],
-            error=audit.calibration.by_domain[name],
-            points=_points(audit.curve_by_domain[name]),
-            shown=number in at_first,
-        )
-        for number, name in enumerate(drawn)
+    bins = int(np.clip(audit.n_rows // _ROWS_OF_A_BIN, 1, _MOST_BINS))
+    found, by_domain = on_rows.reliability_curves(
+        audit.table, bins=bins, binning="mass", min_rows=_FEWEST_ROWS, ci=audit.ci
     )
-    overall = Curve(name="all rows", error=audit.calibration.overall, points=_points(audit.curve), shown=True)
-    points = [point for curve in (overall, *curves) for point in curve.points]
-    low = min(min(point.predicted, point.observed) for point in points)
-    high = max(max(point.predicted, point.observed) for point in points)
+    flagged = set(audit.miscalibrated)
+    first = sorted(drawn, key=lambda name: (name not in flagged, 0 if name in flagged else -audit.rows[name]))
+    first = first[: _SHOWN_OF_MANY if len(labels) > _FEW_DOMAINS else _SHOWN_OF_FEW]
+    # A handful of rows makes any curve look bad; such a domain is there to be ticked.
+    at_first = {name for name in first if name in flagged or not _tiny(audit, name)} or set(first)
+    curves = tuple(
+        Curve(labels[name], audit.calibration.by_domain[name], _points(by_domain[name]), name in at_first)
+        for name in drawn
+    )
+    overall = Curve("all rows", audit.calibration.overall, _points(found), shown=True)
+    spoken = [point for curve in curves for point in curve.points if point.rows >= _ENOUGH_ROWS]
+    covered = [value for point in (*overall.points, *spoken) for value in (point.predicted, point.observed)]
     return Diagram(
         overall=overall,
         curves=curves,
-        low=float(np.floor(10 * max(low - 0.02, 0)) / 10),
-        high=float(np.ceil(10 * min(high + 0.02, 1)) / 10),
-        left_out=len(labels) - len(drawn),
+        low=min(covered),
+        high=max(covered),
+        bins=len(overall.points),
+        min_rows=_FEWEST_ROWS,
     )
 
 
 def _points(curve: ReliabilityCurve) -> tuple[ReliabilityPoint, ...]:
-    shown = curve.count >= min(_FEWEST_ROWS, curve.count.max())
     return tuple(
         ReliabilityPoint(
             predicted=float(curve.confidence[number]),
@@ -69,12 +88,12 @@ def _points(curve: ReliabilityCurve) -> tuple[ReliabilityPoint, ...]:
             high=float(curve.high[number]),
             rows=float(curve.count[number]),
         )
-        for number in np.flatnonzero(shown)
+        for number in np.flatnonzero(curve.count)
     )
 
 
-def score_histograms(audit: Audit, labels: Mapping[Name, str]) -> Histograms:
-    """Collect the histograms of all rows and of each domain, the worst first."""
+def score_histograms(audit: Audit, labels: Mapping[Name, str], drawn: Sequence[Name]) -> Histograms:
+    """Collect the histograms of all rows and of the domains that are drawn."""
     found = audit.score_histograms()
     highest = max(found.overall.shares)
 
@@ -82,30 +101,48 @@ def score_histograms(audit: Audit, labels: Mapping[Name, str]) -> Histograms:
         top = max(*one.shares, highest)
         return Histogram(name=label, shares=one.shares, top=top, quartiles=one.quartiles)
 
-    drawn = audit.worst_first[:MOST_DRAWN]
     return Histograms(
         edges=found.edges,
         overall=histogram("all rows", found.overall),
         by_domain=tuple(histogram(labels[name], found.by_domain[name]) for name in drawn),
-        left_out=len(labels) - len(drawn),
     )
 
 
-def invariance_by_domain(audit: Audit, labels: Mapping[Name, str], words: Words) -> Invariance | None:
-    """Collect the invariance test and the largest shifts, highest first; None with fewer than two domains."""
+def invariance_by_domain(
+    audit: Audit, labels: Mapping[Name, str], words: Words, repair: RepairStudy | None
+) -> Invariance | None:
+    """Collect the invariance test and the clearest shifts, highest first; None with fewer than two domains."""
     test = audit.invariance
     if test is None:
         return None
     limits = test.shift_intervals(audit.ci)
-    shifts = [Shift(labels[name], Estimate(value, *limits[name])) for name, value in test.shift_by_domain.items()]
-    largest = sorted(shifts, key=lambda one: -abs(one.shift.value))[:MOST_DRAWN]
+    # For naming domains after looking at all of them: intervals that hold for all at once (Bonferroni).
+    everywhere = test.shift_intervals(1 - (1 - audit.ci) / len(labels))
+    shifts = []
+    for name, value in test.shift_by_domain.items():
+        low, high = everywhere[name]
+        clear = not _tiny(audit, name) and (low > 0 or high < 0)
+        shifts.append((_tiny(audit, name), Shift(labels[name], Estimate(value, *limits[name]), clear)))
+    clearest = [one for _, one in sorted(shifts, key=lambda pair: (pair[0], _from_noise(pair[1])))[:MOST_DRAWN]]
     found = Invariance(
         rejected=test.p_value <= 1 - audit.ci,
         p_value=test.p_value,
         shift=test.shift,
         comparable=test.comparable,
         sentences=(),
-        by_domain=tuple(sorted(largest, key=lambda one: -one.shift.value)),
-        left_out=len(shifts) - len(largest),
+        by_domain=tuple(sorted(clearest, key=lambda one: -one.shift.value)),
+        left_out=len(shifts) - len(clearest),
     )
-    return replace(found, sentences=_words.explain_invariance(found, words))
+    sentence = invariance_in_words(test, ci=audit.ci, task=audit.task)
+    return replace(found, sentences=_words.explain_invariance(found, sentence, repair, words))
+
+
+def _tiny(audit: Audit, name: Name) -> bool:
+    return audit.findings[name].label == TOO_FEW
+
+
+def _from_noise(one: Shift) -> float:
+    """Order shifts by their size beside the width of their interval, the clearest first."""
+    low, high = one.shift.low, one.shift.high
+    width = (high - low) if low is not None and high is not None else 0.0
+    return -abs(one.shift.value) / width if width > 0 else 0.0

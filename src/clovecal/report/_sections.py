@@ -13,20 +13,25 @@ from typing import Any
 
 import altair as alt
 
-from clovecal.plots import COLOURS
+from clovecal.report._axis import Axis
 from clovecal.report._charts import (
     ALL_ROWS,
     FINDING_COLOURS,
     GUIDE,
     INK,
+    MAIN,
     MUTED,
     Spec,
     Style,
+    arrows,
+    error_axis,
     estimate_values,
     finish,
     height_of,
     inline,
+    is_flagged,
     names_axis,
+    shift_axis,
     style,
 )
 from clovecal.report._content import Curve, Report
@@ -81,45 +86,97 @@ def read_template(path: str) -> str:
     return (TEMPLATES / path).read_text(encoding="utf-8")
 
 
+def captions_of(report: Report) -> dict[str, str]:
+    """Return what the captions say of how the charts are drawn."""
+    drawn, k = len(report.drawn), len(report.domains)
+    flagged = sum(is_flagged(one) for one in report.domains)
+    shown = sum(is_flagged(one) for one in report.drawn)
+    ones = "the flagged one" if flagged == 1 else f"the {flagged} flagged ones"
+    if shown < flagged:
+        ones = f"{shown} of the {flagged} flagged ones"
+    which = f"{ones} and the largest" if flagged else "the largest"
+    some = f"Drawn are {drawn} of {k:,} domains: {which}." if drawn < k else ""
+    cut = any(
+        axis.beyond((one.error.high,))
+        for axis in [error_axis(report.drawn, percent=report.words.percent)]
+        for one in report.drawn
+    )
+    captions = {"drawn": some, "cut": "▸ it goes on" if cut else ""}
+    if report.diagram is not None:
+        captions["diagram"] = _diagram_caption(report, some)
+    return captions
+
+
+def _diagram_caption(report: Report, some: str) -> str:
+    assert report.diagram is not None
+    bins, fewest = report.diagram.bins, report.diagram.min_rows
+    sentences = [f"Numbers beside the names: {report.words.error}; domains in order of evidence."]
+    if bins > 1:
+        shares = f"The {bins} bins hold about equal shares of all rows and are the same for every domain"
+        sentences.append(f"{shares}; where a domain has fewer than {fewest} rows in one, neighbours are joined.")
+    if goes_beyond(report):
+        sentences.append(
+            "Hollow points lie beyond the axes: bins of few rows, whose figures a pointer over them shows."
+        )
+    return " ".join([*sentences, some]).strip()
+
+
 def _error_title(report: Report) -> str:
     return report.words.error[0].upper() + report.words.error[1:]
+
+
+def reliability_axis(report: Report) -> Axis:
+    """Return the axis that both directions of the reliability diagram have."""
+    assert report.diagram is not None
+    return Axis.covering(report.diagram.low, report.diagram.high, within=(0.0, 1.0))
+
+
+def goes_beyond(report: Report) -> bool:
+    """Tell whether a point of the reliability diagram lies beyond its axes."""
+    assert report.diagram is not None
+    axis, curves = reliability_axis(report), report.diagram.curves
+    return any(axis.beyond((point.predicted, point.observed)) for curve in curves for point in curve.points)
 
 
 def _reliability_chart(report: Report) -> Spec:
     """Draw observed frequency against predicted probability; ``shown`` and ``bars`` are set by the page."""
     assert report.diagram is not None
-    diagram, words = report.diagram, report.words
+    diagram, words, axis = report.diagram, report.words, reliability_axis(report)
     styles = [Style(ALL_ROWS, INK, (1, 0), "circle"), *map(style, range(len(diagram.curves)))]
     values = [
         point
         for look, curve in zip(styles, (diagram.overall, *diagram.curves), strict=True)
-        for point in _points(look, curve)
+        for point in _points(look, curve, axis)
     ]
     at_first = [ALL_ROWS, *(look.key for look, curve in zip(styles[1:], diagram.curves, strict=True) if curve.shown)]
     shown = alt.param(name="shown", value=at_first)
     bars = alt.param(name="bars", value=True)
     hovered = alt.selection_point(name="hovered", fields=["key"], on="pointerover", clear="pointerout", empty=True)
     keys = [look.key for look in styles]
-    scale = alt.Scale(domain=[diagram.low, diagram.high], nice=False)
+    scale = alt.Scale(domain=[axis.low, axis.high], nice=False)
     tip = [
         alt.Tooltip("name:N", title="domain"),
-        alt.Tooltip("predicted:Q", title=words.predicted, format=".1%"),
-        alt.Tooltip("observed:Q", title=words.observed, format=".1%"),
+        alt.Tooltip("said_predicted:N", title=words.predicted),
+        alt.Tooltip("said_observed:N", title=words.observed),
         alt.Tooltip("limits:N", title=f"{report.ci:.0%} interval"),
         alt.Tooltip("rows:Q", title="rows", format=",.0f"),
     ]
-    x = alt.X("predicted:Q", title=words.score, scale=scale, axis=alt.Axis(format=".0%", tickCount=6))
-    y = alt.Y("observed:Q", title=words.outcome, scale=scale, axis=alt.Axis(format=".0%", tickCount=6))
-    colour = alt.Color("key:N", legend=None, scale=alt.Scale(domain=keys, range=[look.colour for look in styles]))
+    labels = alt.Axis(format=axis.form(percent=True), values=axis.ticks)
+    x = alt.X("predicted:Q", title=words.score, scale=scale, axis=labels)
+    y = alt.Y("observed:Q", title=words.outcome, scale=scale, axis=labels)
+    colours = alt.Scale(domain=keys, range=[look.colour for look in styles])
+    colour = alt.Color("key:N", legend=None, scale=colours)
+    stroke = alt.Stroke("key:N", legend=None, scale=colours)
     dash = alt.StrokeDash("key:N", legend=None, scale=alt.Scale(domain=keys, range=[list(one.dash) for one in styles]))
     shape = alt.Shape("key:N", legend=None, scale=alt.Scale(domain=keys, range=[look.shape for look in styles]))
     curves = alt.Chart(alt.NamedData(name="curves")).transform_filter("indexof(shown, datum.key) >= 0")
     faded = alt.when(hovered).then(alt.value(1.0)).otherwise(alt.value(0.18))
     thick = alt.when("datum.key === 'all'").then(alt.value(3)).otherwise(alt.value(1.8))
+    hollow = alt.when("datum.beyond").then(alt.value(0.0)).otherwise(alt.value(1.0))
     limits = curves.transform_filter("bars").mark_rule(strokeWidth=1.2, aria=False)
     lines = curves.mark_line(interpolate="linear", aria=False)
-    points = curves.mark_point(size=52, filled=True, aria=False)
-    ends = (diagram.low, diagram.high)
+    points = curves.mark_point(size=52, filled=True, strokeWidth=1.4, aria=False)
+    ends = (axis.low, axis.high)
     diagonal = alt.Chart(inline([{"predicted": end, "observed": end} for end in ends]))
     chart = alt.layer(
         diagonal.mark_line(color=GUIDE, strokeDash=[4, 4], strokeWidth=1.2, aria=False).encode(x=x, y=y),
@@ -127,21 +184,27 @@ def _reliability_chart(report: Report) -> Spec:
         _corner("happens less often", x="width", y="height", align="right", baseline="bottom", dx=-10, dy=-10),
         limits.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour, opacity=faded),
         lines.encode(x=x, y=y, color=colour, strokeDash=dash, strokeWidth=thick, opacity=faded),
-        points.encode(x=x, y=y, color=colour, shape=shape, opacity=faded, tooltip=tip).add_params(hovered),
+        points.encode(
+            x=x, y=y, color=colour, stroke=stroke, shape=shape, opacity=faded, fillOpacity=hollow, tooltip=tip
+        ).add_params(hovered),
     ).add_params(shown, bars)
     return finish(chart, height=440, square=True, curves=values)
 
 
-def _points(look: Style, curve: Curve) -> Iterable[Spec]:
+def _points(look: Style, curve: Curve, axis: Axis) -> Iterable[Spec]:
+    form = f".{axis.decimals(percent=True) + 1}%"
     for point in curve.points:
         yield {
             "key": look.key,
             "name": curve.name,
-            "predicted": round(point.predicted, 5),
-            "observed": round(point.observed, 5),
-            "low": round(point.low, 5),
-            "high": round(point.high, 5),
-            "limits": f"{point.low:.1%} to {point.high:.1%}",
+            "predicted": round(axis.clip(point.predicted), 6),
+            "observed": round(axis.clip(point.observed), 6),
+            "low": round(axis.clip(point.low), 6),
+            "high": round(axis.clip(point.high), 6),
+            "beyond": axis.beyond((point.predicted, point.observed)),
+            "said_predicted": f"{point.predicted:{form}}",
+            "said_observed": f"{point.observed:{form}}",
+            "limits": f"{point.low:{form}} to {point.high:{form}}",
             "rows": point.rows,
         }
 
@@ -154,13 +217,24 @@ def _corner(text: str, *, x: int | str, y: int | str, **options: Any) -> alt.Cha
 
 
 def _error_chart(report: Report) -> Spec:
-    """Draw each domain's calibration error as a bar with its interval, beside the tolerance."""
-    words, drawn = report.words, report.domains[: report.most_drawn]
+    """Draw each domain's calibration error as a bar with its interval, beside the domain's tolerance."""
+    words, drawn = report.words, report.drawn
+    axis = error_axis(drawn, percent=words.percent)
     values = [
-        {"name": one.name, "finding": one.finding, "rows": one.rows, **estimate_values(one.error)} for one in drawn
+        {
+            "name": one.name,
+            "finding": one.finding,
+            "rows": one.rows,
+            "tolerance": axis.clip(one.tolerance),
+            "allowed": one.tolerance <= axis.high,
+            **estimate_values(one.error, axis),
+        }
+        for one in drawn
     ]
     y = names_axis(len(drawn))
-    x = alt.X("value:Q", title=words.error_in_full, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
+    scale = alt.Scale(domain=[axis.low, axis.high], nice=False)
+    labels = alt.Axis(values=axis.ticks, format=axis.form())
+    x = alt.X("value:Q", title=words.error_in_full, scale=scale, axis=labels)
     colour = alt.Color(
         "finding:N",
         legend=None,
@@ -168,50 +242,60 @@ def _error_chart(report: Report) -> Spec:
     )
     tip = [
         alt.Tooltip("name:N", title="domain"),
-        alt.Tooltip("value:Q", title=words.error, format=".4f"),
+        alt.Tooltip("said:N", title=words.error),
         alt.Tooltip("limits:N", title=f"{report.ci:.0%} interval"),
+        alt.Tooltip("finding:N"),
         alt.Tooltip("rows:Q", title="rows", format=",.0f"),
     ]
     base = alt.Chart(alt.NamedData(name="domains"))
     bars = base.mark_bar(height={"band": 0.66}, aria=False).encode(x=x, y=y, color=colour, tooltip=tip)
     spans = base.mark_rule(color=INK, strokeWidth=1.6, aria=False).encode(
-        x=alt.X("low:Q"), x2="high:Q", y=y, tooltip=tip
+        x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, tooltip=tip
     )
     ends = [
-        base.mark_tick(color=INK, thickness=1.6, size=8, aria=False).encode(x=alt.X(f"{end}:Q"), y=y)
-        for end in ("low", "high")
+        base.transform_filter(f"!datum.{beyond}")
+        .mark_tick(color=INK, thickness=1.6, size=8, aria=False)
+        .encode(x=alt.X(f"{end}:Q", scale=scale), y=y)
+        for end, beyond in (("low", "less"), ("high", "more"))
     ]
-    limit = alt.Chart(inline([{"at": report.tolerance}])).mark_rule(strokeDash=[4, 3], color=INK, aria=False)
-    return finish(
-        alt.layer(bars, spans, *ends, limit.encode(x=alt.X("at:Q"))), height=height_of(len(drawn)), domains=values
+    allowed = base.transform_filter("datum.allowed").mark_point(
+        shape="diamond", color=INK, fill="var(--page)", opacity=1, size=42, strokeWidth=1.3, aria=False
     )
+    chart = alt.layer(
+        bars,
+        spans,
+        *ends,
+        *arrows(base, axis, y),
+        allowed.encode(x=alt.X("tolerance:Q", scale=scale), y=y),
+    )
+    return finish(chart, height=height_of(len(drawn)), domains=values)
 
 
 def _shift_chart(report: Report) -> Spec:
     """Draw how far each domain's outcomes lie from the common curve, highest first."""
     assert report.invariance is not None
-    shifts = report.invariance.by_domain
-    values = [{"name": one.name, **estimate_values(one.shift, percent=report.words.percent)} for one in shifts]
-    form = ".0%" if report.words.percent else "~g"
-    signed = f"(datum.value > 0 ? '+' : '') + format(datum.value, '{form}')"
-    span = max(max(abs(one.shift.low or 0.0), abs(one.shift.high or 0.0)) for one in shifts)
-    scale = alt.Scale(domain=[-span, span], nice=True)
-    what = "more often than elsewhere" if report.words.percent else "higher than elsewhere"
-    opposite = "less often" if report.words.percent else "lower"
-    x = alt.X("value:Q", title=f"← {opposite}  ·  {what} →", scale=scale, axis=alt.Axis(labelExpr=signed, tickCount=6))
+    shifts, percent = report.invariance.by_domain, report.words.percent
+    axis = shift_axis([one.shift for one in shifts], percent=percent)
+    values = [{"name": one.name, **estimate_values(one.shift, axis, percent=percent)} for one in shifts]
+    signed = f"(datum.value > 0 ? '+' : '') + format(datum.value, '{axis.form(percent=percent)}')"
+    scale = alt.Scale(domain=[axis.low, axis.high], nice=False)
+    what, opposite = ("more often", "less often") if percent else ("higher", "lower")
+    labels = alt.Axis(labelExpr=signed, values=axis.ticks)
+    x = alt.X("value:Q", title=f"← {opposite} · {what} →", scale=scale, axis=labels)
     y = names_axis(len(shifts))
     tip = [
         alt.Tooltip("name:N", title="domain"),
-        alt.Tooltip("value:Q", title="shift", format="+.1%" if report.words.percent else "+.3f"),
+        alt.Tooltip("said:N", title="shift"),
         alt.Tooltip("limits:N", title=f"{report.ci:.0%} interval"),
     ]
     base = alt.Chart(alt.NamedData(name="domains"))
     zero = alt.Chart(inline([{"at": 0}])).mark_rule(color=GUIDE, aria=False)
-    spans = base.mark_rule(color=COLOURS[0], strokeWidth=2, aria=False)
-    points = base.mark_point(color=COLOURS[0], filled=True, size=60, opacity=1, aria=False)
+    spans = base.mark_rule(color=MAIN, strokeWidth=2, aria=False)
+    points = base.mark_point(color=MAIN, filled=True, size=60, opacity=1, aria=False)
     chart = alt.layer(
-        zero.encode(x=alt.X("at:Q")),
+        zero.encode(x=alt.X("at:Q", scale=scale)),
         spans.encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, tooltip=tip),
+        *arrows(base, axis, y),
         points.encode(x=x, y=y, tooltip=tip),
     )
     return finish(chart, height=height_of(len(shifts)), domains=values)
@@ -226,26 +310,32 @@ def _repair_chart(report: Report, field: str) -> Spec:
         {"method": one.method, "name": held.name, "value": getattr(held, field)}
         for one in repairs
         for held in one.by_domain
+        if held.name not in report.left_out_of_errors
     ]
     means = [
         {"method": one.method, "value": one.change.value if change and one.change else one.mean_error}
         for one in repairs
     ]
+    found = [float(one["value"]) for one in (*values, *means)]
+    axis = Axis.covering(min(0.0, *found), max(0.0, *found), most=5)
     title = f"change of the {report.words.loss}" if change else report.words.error_in_full
-    form = "+.4~f" if change else ".3~f"
-    x = alt.X(
-        "value:Q", title=title, scale=alt.Scale(zero=True, padding=8 if change else 0), axis=alt.Axis(tickCount=5)
-    )
+    plus = "(datum.value > 0 ? '+' : '') + " if change else ""
+    labels = alt.Axis(values=axis.ticks, labelExpr=f"{plus}format(datum.value, '{axis.form()}')")
+    form = f"{'+' if change else ''}.{axis.decimals() + 1}f"
+    scale = alt.Scale(domain=[axis.low, axis.high], nice=False)
+    x = alt.X("value:Q", title=title, scale=scale, axis=labels)
     y = alt.Y("method:N", title=None, sort=None, axis=alt.Axis(labelFontSize=12))
     tip = [alt.Tooltip("name:N", title="left-out domain"), alt.Tooltip("value:Q", title=title, format=form)]
     zero = alt.Chart(inline([{"at": 0}])).mark_rule(color=GUIDE, aria=False)
-    ticks = alt.Chart(inline(values)).mark_tick(color=COLOURS[0], thickness=2, size=18, opacity=0.55, aria=False)
+    ticks = alt.Chart(inline(values)).mark_tick(color=MAIN, thickness=2, size=18, opacity=0.55, aria=False)
     middle = alt.Chart(inline(means)).mark_point(
         shape="diamond", color=INK, filled=True, size=110, opacity=1, aria=False
     )
     mean_tip = [alt.Tooltip("method:N"), alt.Tooltip("value:Q", title="mean over domains", format=form)]
     chart = alt.layer(
-        zero.encode(x=alt.X("at:Q")), ticks.encode(x=x, y=y, tooltip=tip), middle.encode(x=x, y=y, tooltip=mean_tip)
+        zero.encode(x=alt.X("at:Q", scale=scale)),
+        ticks.encode(x=x, y=y, tooltip=tip),
+        middle.encode(x=x, y=y, tooltip=mean_tip),
     )
     return finish(chart, height=34 * len(repairs))
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 import clovecal
 from clovecal.auditing import Audit
 from clovecal.domains import DomainResult, Name
-from clovecal.report import _drawn, _words
+from clovecal.expecting import Repair, RepairStudy
+from clovecal.findings import MISCALIBRATED, TOO_FEW, WITHIN
+from clovecal.report import _words
 from clovecal.report._content import DomainRow, Estimate, Invariance, KeyFigure, RankedModel, Ranking, Report, Words
-from clovecal.report._drawn import invariance_by_domain, reliability_diagram, score_histograms
+from clovecal.report._drawn import drawn_domains, invariance_by_domain, reliability_diagram, score_histograms
 from clovecal.selection import Selection
+from clovecal.verdicts import CLEAR_P, finding_meanings
 
 
 def summarize(
@@ -21,6 +26,8 @@ def summarize(
     *,
     selection: Selection | None = None,
     title: str = "Calibration by domain",
+    model: str = "",
+    date: str | None = None,
     source: str | None = None,
     command: str | None = None,
     notes: Sequence[str] = (),
@@ -35,6 +42,10 @@ def summarize(
         A ranking of models to show beside it.
     title
         Of the page.
+    model
+        Name of the audited model.
+    date
+        Of the audit; None: today.
     source
         Name of the file that the rows came from.
     command
@@ -60,38 +71,42 @@ def summarize(
     >>> y = draw.uniform(size=6000) < np.where(country == "Sweden", p**2, p)
     >>> report = summarize(cc.audit(y, p, domains=country))
     >>> report.headline
-    'Miscalibrated overall, and in Sweden'
+    'Miscalibrated in Sweden'
     """
     labels = _labels(tuple(audit.rows))
-    words = _words.WORDS[audit.task]
-    rows = _domain_rows(audit, labels)
-    overall = _overall_row(audit)
-    invariance = invariance_by_domain(audit, labels, words)
-    repair = None if audit.repairs is None else audit.repairs.with_names(labels.__getitem__)
-    mood, headline = _words.headline(
-        rows,
-        overall_off=audit.miscalibrated_overall,
-        invariant=invariance is None or not invariance.rejected,
-    )
+    words = replace(_words.WORDS[audit.task], digits=_digits(audit))
+    drawn = drawn_domains(audit)
+    rows = {name: _domain_row(audit, name, labels[name]) for name in audit.by_evidence}
+    overall = _domain_row(audit, None, _words.ALL_ROWS)
+    tiny = tuple(labels[name] for name in audit.by_evidence if audit.findings[name].label == TOO_FEW)
+    tiny = tiny if len(tiny) < len(labels) else ()
+    repair = None if audit.repairs is None else _repairs(audit.repairs.with_names(labels.__getitem__), tiny)
+    invariance = invariance_by_domain(audit, labels, words, repair)
+    tolerance = audit.tolerance.in_words(audit.task)
+    domains = tuple(rows.values())
+    mood, headline = _words.headline(domains, overall.finding, invariance, tolerance)
     return Report(
         title=title,
+        date=datetime.date.today().isoformat() if date is None else date,
+        model=model,
         mood=mood,
         headline=headline,
         verdict=audit.verdict,
-        explanations=_words.explain_error(rows[0], words, audit.task, audit.tolerance),
-        key_figures=_key_figures(audit, overall, rows, invariance, words),
-        advice=_words.advise(rows, invariance, repair, words, audit.ci),
+        explanations=_explanations(audit, domains, overall, words),
+        key_figures=_key_figures(audit, overall, domains, invariance, words),
+        advice=_words.advise(domains, invariance, repair, words, audit.ci),
         words=words,
-        task=audit.task,
+        measures=tuple(label for label, _ in _measures(audit).values()),
         ci=audit.ci,
-        tolerance=audit.tolerance,
+        tolerance=tolerance,
         overall=overall,
-        domains=rows,
-        most_drawn=_drawn.MOST_DRAWN,
-        diagram=reliability_diagram(audit, labels),
-        histograms=score_histograms(audit, labels),
+        domains=domains,
+        drawn=tuple(rows[name] for name in drawn),
+        diagram=reliability_diagram(audit, labels, drawn),
+        histograms=score_histograms(audit, labels, drawn),
         invariance=invariance,
         repair=repair,
+        left_out_of_errors=tiny,
         ranking=None if selection is None else _ranking(selection),
         notes=tuple(notes),
         reproduction=_reproduction(audit, source),
@@ -99,54 +114,107 @@ def summarize(
     )
 
 
-def _estimate(result: DomainResult, name: Name) -> Estimate:
-    return Estimate(result.by_domain[name], *_finite(result.intervals.get(name)))
+# The metrics of an audit that have a column in the table, beside the calibration error: the column's head, and whether
+# they are shares. What is the observed frequency already has none.
+_MEASURES = {
+    "auc": ("AUC", False),
+    "sensitivity": ("Sensitivity", True),
+    "specificity": ("Specificity", True),
+    "net_benefit": ("Net benefit", False),
+    "accuracy": ("Accuracy", True),
+    "brier": ("Brier score", False),
+    "mse": ("Mean squared error", False),
+}
 
 
-def _overall_estimate(result: DomainResult) -> Estimate:
-    return Estimate(result.overall, *_finite(result.overall_interval))
+def _measures(audit: Audit) -> dict[str, tuple[str, bool]]:
+    doubled = ("accuracy",) if audit.task == "multiclass" else ()
+    return {name: head for name, head in _MEASURES.items() if name in audit.metrics and name not in doubled}
 
 
-def _finite(limits: tuple[float, float] | None) -> tuple[float | None, float | None]:
+def _limits(limits: tuple[float, float] | None) -> tuple[float | None, float | None]:
     """One row gives an interval without end, which cannot be drawn."""
     return (None, None) if limits is None or not np.isfinite(limits).all() else limits
 
 
-def _second_metrics(audit: Audit) -> tuple[DomainResult | None, DomainResult]:
-    loss = audit.metrics["mse" if audit.task == "regression" else "brier"]
-    return (audit.metrics["accuracy"] if audit.task == "binary" else None), loss
+def _domain_row(audit: Audit, name: Name | None, label: str) -> DomainRow:
+    """Return a line of the table: of a domain, or of all rows (None)."""
+    found = audit.overall_finding if name is None else audit.findings[name]
+    if name is None:
+        (observed, predicted), rows = audit.overall_means, audit.n_rows
+        limits = audit.calibration.overall_interval
+    else:
+        observed, predicted, rows = audit.observed[name], audit.predicted[name], audit.rows[name]
+        limits = audit.calibration.intervals[name]
+    ratio = found.observed_expected
 
+    def value(metric: DomainResult) -> float:
+        return metric.overall if name is None else metric.by_domain[name]
 
-def _domain_rows(audit: Audit, labels: Mapping[Name, str]) -> tuple[DomainRow, ...]:
-    success, loss = _second_metrics(audit)
-    findings = dict.fromkeys(audit.within_tolerance, "fine") | dict.fromkeys(audit.miscalibrated, "off")
-    return tuple(
-        DomainRow(
-            name=labels[name],
-            rows=float(audit.rows[name]),
-            observed=audit.observed[name],
-            predicted=audit.predicted[name],
-            error=_estimate(audit.calibration, name),
-            success=None if success is None else _estimate(success, name),
-            loss=_estimate(loss, name),
-            finding=findings.get(name, "unsure"),
-        )
-        for name in audit.worst_first
+    return DomainRow(
+        name=label,
+        rows=float(rows),
+        events=round(observed * rows, 6) if audit.task == "binary" else None,
+        observed=observed,
+        predicted=predicted,
+        ratio=None if ratio is None else Estimate(ratio, *_limits(found.observed_expected_interval)),
+        error=Estimate(value(audit.calibration), *_limits(limits)),
+        tolerance=found.tolerance,
+        adjusted_p=found.adjusted_p,
+        finding=found.label,
+        direction=found.direction,
+        rows_needed=found.rows_needed,
+        measures=tuple(
+            _words.percent(value(audit.metrics[metric])) if share else _words.number(value(audit.metrics[metric]))
+            for metric, (_, share) in _measures(audit).items()
+        ),
     )
 
 
-def _overall_row(audit: Audit) -> DomainRow:
-    success, loss = _second_metrics(audit)
-    observed, predicted = audit.overall_means
-    return DomainRow(
-        name="all rows",
-        rows=float(audit.n_rows),
-        observed=observed,
-        predicted=predicted,
-        error=_overall_estimate(audit.calibration),
-        success=None if success is None else _overall_estimate(success),
-        loss=_overall_estimate(loss),
-        finding="",
+def _digits(audit: Audit) -> int:
+    """Return the decimals that tell an error from what is tolerated."""
+    allowed = sorted(found.tolerance for found in audit.findings.values())
+    typical = allowed[len(allowed) // 2]
+    if audit.task == "regression" or not typical > 0:
+        return 3
+    return int(np.clip(np.ceil(-np.log10(typical)) + 1, 3, 6))
+
+
+def _repairs(study: RepairStudy, tiny: Sequence[str]) -> RepairStudy:
+    """Return the study with the errors, and the worst cases, of the domains that do not have too few rows."""
+    if not tiny:
+        return study
+
+    def judged(one: Repair) -> Repair:
+        able = [held for held in one.by_domain if held.name not in tiny]
+        loss, error = max(able, key=lambda held: held.loss), max(able, key=lambda held: held.error)
+        return replace(
+            one,
+            worst_loss=loss.loss,
+            worst_loss_in=loss.name,
+            mean_error=float(np.mean([held.error for held in able])),
+            worst_error=error.error,
+            worst_error_in=error.name,
+        )
+
+    domains = "one domain that has" if len(tiny) == 1 else f"{len(tiny):,} domains that have"
+    note = f"Errors and worst cases leave out the {domains} too few rows: there they are mostly noise."
+    return replace(study, repairs=tuple(map(judged, study.repairs)), notes=(*study.notes, note))
+
+
+def _explanations(audit: Audit, domains: Sequence[DomainRow], overall: DomainRow, words: Words) -> tuple[str, ...]:
+    labels = {one.finding for one in (*domains, overall)}
+    meanings = finding_meanings(labels, audit.tolerance, task=audit.task, ci=audit.ci, needed="beside it")
+    flagged = domains[0].finding == MISCALIBRATED
+    adjusted = f", adjusted for {len(domains)} domains (Holm)" if len(domains) > 1 else ""
+    allowed = audit.tolerance.in_words(audit.task)
+    return (
+        _words.explain_error(domains[0] if flagged or len(domains) == 1 else overall, words),
+        f"Intervals allow for what noise alone adds to the {words.error}, so the estimate lies near their upper end. "
+        f"Tolerated: the {words.error} that {allowed} makes. p: of an {words.error} up to that{adjusted}.",
+        "What the findings mean. "
+        + "; ".join(f"{label[0].upper()}{label[1:]}: {meaning}" for label, meaning in meanings.items())
+        + ".",
     )
 
 
@@ -160,38 +228,59 @@ def _labels(names: Sequence[Name]) -> dict[Name, str]:
 
 
 def _key_figures(
-    audit: Audit, overall: DomainRow, rows: Sequence[DomainRow], invariance: Invariance | None, words: Words
+    audit: Audit, overall: DomainRow, domains: Sequence[DomainRow], invariance: Invariance | None, words: Words
 ) -> tuple[KeyFigure, ...]:
-    def with_interval(estimate: Estimate) -> str:
-        limits = _words.interval(estimate.low, estimate.high)
+    def with_interval(one: DomainRow) -> str:
+        limits = _words.limits(one.error, words)
         return f"{audit.ci:.0%} interval {limits}" if limits else "no interval"
 
+    k = len(domains)
     figures = [
-        KeyFigure(f"{words.error}, all rows", _words.number(overall.error.value), with_interval(overall.error)),
-    ]
-    if len(rows) > 1:
-        worst = rows[0]
-        figures.append(
-            KeyFigure(
-                f"{words.error}, worst domain",
-                _words.number(worst.error.value),
-                f"{worst.name}; {_words.interval(worst.error.low, worst.error.high)}",
-            )
+        KeyFigure(
+            f"{words.error}, {'all rows' if k > 1 else 'all rows of the domain'}",
+            _words.error(overall.error.value, words),
+            with_interval(overall),
         )
-        off = sum(one.finding == "off" for one in rows)
-        figures.append(KeyFigure("Miscalibrated", f"{off} of {len(rows)}", "domains, beyond doubt"))
+    ]
+    if k > 1:
+        first = domains[0]
+        if first.finding == MISCALIBRATED:
+            value = _words.error(first.error.value, words)
+            figures.append(
+                KeyFigure(f"{words.error}, most clearly off", value, f"{first.name}; {with_interval(first)}")
+            )
+        labels = [one.finding for one in domains]
+        off, within = labels.count(MISCALIBRATED), labels.count(WITHIN)
+        figures.append(
+            KeyFigure("Miscalibrated", f"{off:,} of {k:,}", f"domains, adjusted p at most {1 - audit.ci:.2g}")
+        )
+        figures.append(KeyFigure("Within tolerance", f"{within:,} of {k:,}", f"domains, within {_short(audit)}"))
     if invariance is not None:
+        no = "No" if invariance.p_value <= CLEAR_P else "Perhaps not"
         figures.append(
             KeyFigure(
                 "A score means the same everywhere?",
-                "No" if invariance.rejected else "Not refuted",
-                f"p = {invariance.p_value:.3g}; {_words.apart(invariance, words)}",
+                no if invariance.rejected else "Not refuted",
+                f"p = {invariance.p_value:.3g}"
+                + (f"; {_words.apart(invariance, words)}" if invariance.rejected else ""),
             )
         )
-    if overall.success is not None:
-        figures.append(KeyFigure("Accuracy", f"{overall.success.value:.1%}", "all rows"))
-    figures.append(KeyFigure("Rows", f"{overall.rows:,.0f}", f"in {len(rows)} domain{'s' if len(rows) > 1 else ''}"))
+    if overall.ratio is not None and audit.task == "binary":
+        between = _words.interval(overall.ratio.low, overall.ratio.high, 2)
+        figures.append(
+            KeyFigure("Observed over predicted", _words.number(overall.ratio.value, 2), f"all rows; {between}")
+        )
+    if overall.events is not None:
+        figures.append(
+            KeyFigure("Events", f"{overall.events:,.0f}", f"{_words.share(overall.observed, words)} of rows")
+        )
+    figures.append(KeyFigure("Rows", f"{overall.rows:,.0f}", f"in {k:,} domain{'s' if k > 1 else ''}"))
     return tuple(figures)
+
+
+def _short(audit: Audit) -> str:
+    """Name the tolerance in few words."""
+    return "a tenth of the residuals" if audit.task == "regression" else audit.tolerance.in_words(audit.task)
 
 
 def _ranking(selection: Selection) -> Ranking:
@@ -222,7 +311,7 @@ def _reproduction(audit: Audit, source: str | None) -> tuple[tuple[str, str], ..
         "Domains": f"{len(audit.rows):,}",
         "Rows in no domain": f"{audit.rows_in_no_domain:,.0f}" if audit.rows_in_no_domain else "",
         "Task": {"binary": "two classes", "multiclass": "several classes", "regression": "regression"}[audit.task],
-        "Settings": f"{audit.bins} bins, {audit.ci:.0%} intervals, tolerance {audit.tolerance:g}",
+        "Settings": f"{audit.bins} bins, {audit.ci:.0%} intervals, tolerance: {audit.tolerance.in_words(audit.task)}",
         "Software": f"clovecal {clovecal.__version__}, Python {platform.python_version()}, numpy {np.__version__}",
     }
     return tuple((label, value) for label, value in entries.items() if value)
@@ -230,5 +319,7 @@ def _reproduction(audit: Audit, source: str | None) -> tuple[tuple[str, str], ..
 
 def _call(audit: Audit) -> str:
     weights = ", sample_weight=sample_weight" if audit.table.weight is not None else ""
-    settings = f"bins={audit.bins}, ci={audit.ci:g}, tolerance={audit.tolerance:g}"
+    absolute = audit.tolerance.absolute
+    allowed = f"odds_ratio={audit.tolerance.odds_ratio:g}" if absolute is None else f"tolerance={absolute:g}"
+    settings = f"bins={audit.bins}, ci={audit.ci:g}, {allowed}"
     return f'clovecal.audit(y, p, domains=domains, task="{audit.task}"{weights}, {settings})'

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from clovecal.expecting import MeanChange, Repair, RepairStudy
-from clovecal.report._content import Advice, DomainRow, Invariance, Words
+from clovecal.findings import CANNOT_TELL, MISCALIBRATED, ON_AVERAGE, TOO_FEW, WITHIN
+from clovecal.report._content import Advice, DomainRow, Estimate, Invariance, Shift, Words
 from clovecal.text import listed as _listed
+from clovecal.verdicts import CLEAR_P, quantity
 
 WORDS: Mapping[str, Words] = MappingProxyType(
     {
@@ -19,9 +21,9 @@ WORDS: Mapping[str, Words] = MappingProxyType(
             outcome="observed frequency",
             observed="happened",
             predicted="predicted",
-            success="accuracy",
             mismatch="it predicts {predicted} on average and {observed} happened",
             percent=True,
+            task="binary",
         ),
         "multiclass": Words(
             error="ECE",
@@ -31,9 +33,9 @@ WORDS: Mapping[str, Words] = MappingProxyType(
             outcome="accuracy of the top label",
             observed="correct",
             predicted="confidence",
-            success=None,  # it is the observed frequency already
             mismatch="its confidence is {predicted} on average and {observed} of its top labels are correct",
             percent=True,
+            task="multiclass",
         ),
         "regression": Words(
             error="calibration error",
@@ -43,16 +45,15 @@ WORDS: Mapping[str, Words] = MappingProxyType(
             outcome="observed mean",
             observed="observed",
             predicted="predicted",
-            success=None,
             mismatch="it predicts {predicted} on average and {observed} was observed",
             percent=False,
+            task="regression",
         ),
     }
 )
-FINDINGS: Mapping[str, str] = MappingProxyType(
-    {"off": "miscalibrated", "fine": "within tolerance", "unsure": "cannot tell"}
-)
+ALL_ROWS = "all rows"
 _NAMED = 3
+_SMALLEST_P = 0.001  # that is written as a number
 _LONGEST = 60  # characters of domain names in the headline
 
 
@@ -81,19 +82,47 @@ def number(value: float, digits: int = 3) -> str:
 
 def share(value: float, words: Words) -> str:
     """Write an outcome or a score: in percent where it is a share."""
-    return f"{100 * value:.1f}%" if words.percent else number(value)
+    return quantity(value, words.task) if words.percent else number(value)
+
+
+def percent(value: float) -> str:
+    """Write a share in percent."""
+    return f"{100 * value:.1f}%"
+
+
+def error(value: float, words: Words) -> str:
+    """Write a calibration error, with digits enough to compare it with what is tolerated."""
+    return number(value, words.digits)
+
+
+def limits(one: Estimate, words: Words) -> str:
+    """Write the interval of a calibration error; empty where there is none."""
+    return interval(one.low, one.high, words.digits)
+
+
+def p_value(value: float) -> str:
+    """Write a p-value for a table.
+
+    Examples
+    --------
+    >>> p_value(0.0004), p_value(0.0496), p_value(1.0)
+    ('<0.001', '0.050', '1.000')
+    """
+    return f"{value:.3f}" if value >= _SMALLEST_P else f"<{_SMALLEST_P:g}"
 
 
 def difference(value: float, words: Words) -> str:
     """Write a difference of two outcomes: in percentage points where they are shares."""
-    return f"{number(100 * value, 1)} percentage points" if words.percent else f"{number(value)} units of y"
+    if not words.percent:
+        return f"{number(value)} units of y"
+    return f"{number(100 * value, 1 if abs(value) >= 0.01 else 2)} percentage points"
 
 
 def apart(test: Invariance, words: Words) -> str:
     """Say how far a score's meanings are apart; the estimate has its noise taken off, which may leave nothing."""
     if test.shift < 5e-4:
-        return "less than the noise away"
-    return f"typically {difference(test.shift, words)} away"
+        return "too little to put a size to it"
+    return f"{difference(test.shift, words)} apart (root mean square over rows)"
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
@@ -106,82 +135,121 @@ def quoted(name: str) -> str:
     return f"'{name}'"
 
 
-def headline(domains: Sequence[DomainRow], *, overall_off: bool, invariant: bool) -> tuple[str, str]:
-    """Return the mood and the answer in a few words."""
-    off = [one.name for one in domains if one.finding == "off"]
-    unsure = sum(one.finding == "unsure" for one in domains)
+def _with(domains: Sequence[DomainRow], label: str) -> list[DomainRow]:
+    return [one for one in domains if one.finding == label]
+
+
+def headline(
+    domains: Sequence[DomainRow], overall: str, invariance: Invariance | None, tolerance: str
+) -> tuple[str, str]:
+    """Return the mood and the answer in a few words.
+
+    Parameters
+    ----------
+    domains
+        The table.
+    overall
+        The finding of all rows together.
+    invariance
+        The test that a score means the same in every domain, if there is one.
+    tolerance
+        How far off is still called calibrated, as a noun.
+    """
+    off = [one.name for one in _with(domains, MISCALIBRATED)]
     if len(domains) == 1:
-        said = {"off": "Miscalibrated", "fine": "Calibrated", "unsure": "No sign of miscalibration, nor proof of none"}
-        mood = "off" if overall_off else domains[0].finding
-        return mood, said[mood]
+        return {
+            MISCALIBRATED: ("off", "Miscalibrated"),
+            WITHIN: ("within", f"Calibrated, within {tolerance}"),
+            ON_AVERAGE: ("average", "Right on average; single predictions may not be"),
+            TOO_FEW: ("unsure", "Too few rows to tell"),
+            CANNOT_TELL: ("unsure", "The rows cannot tell whether it is calibrated"),
+        }[domains[0].finding]
     if off:
-        opening = "Miscalibrated overall, and in" if overall_off else "Calibrated overall, but not in"
         if len(off) == len(domains):
-            where = "every domain" if overall_off else "any domain"
-        elif len(off) <= _NAMED and sum(map(len, off)) <= _LONGEST:
-            where = listed(off)
-        else:
-            where = f"{len(off)} of {len(domains)} domains"
-        return "off", f"{opening} {where}"
-    if overall_off:
-        return "off", "Miscalibrated overall"
-    if not invariant:
-        return "off", "Calibrated as far as can be seen, but a score’s meaning depends on the domain"
-    if not unsure:
-        return "fine", "Calibrated in every domain"
-    few = "every domain has" if unsure == len(domains) else f"{unsure} of {len(domains)} domains have"
-    return "unsure", f"No sign of miscalibration, but {few} too few rows to be sure"
+            return "off", "Miscalibrated in every domain"
+        if len(off) <= _NAMED and sum(map(len, off)) <= _LONGEST:
+            return "off", f"Miscalibrated in {listed(off)}"
+        return "off", f"Miscalibrated in {len(off)} of {len(domains)} domains"
+    if overall == MISCALIBRATED:
+        return "off", "Miscalibrated over all rows, in no single domain for sure"
+    if invariance is not None and invariance.rejected:
+        some = "" if invariance.p_value <= CLEAR_P else "Some evidence that "
+        return (
+            "off" if not some else "unsure",
+            f"{some or ''}{'a' if some else 'A'} score’s meaning depends on the domain",
+        )
+    untold = len(_with(domains, TOO_FEW)) + len(_with(domains, CANNOT_TELL))
+    if untold:
+        if untold == len(domains):
+            return "unsure", "No domain is shown to be miscalibrated, and none to be calibrated"
+        return "unsure", f"No domain is shown to be miscalibrated; in {untold} of {len(domains)} the rows cannot tell"
+    if _with(domains, ON_AVERAGE):
+        return "average", "Right on average in every domain"
+    return "within", f"Calibrated in every domain, within {tolerance}"
 
 
-def explain_error(worst: DomainRow, words: Words, task: str, tolerance: float) -> tuple[str, ...]:
-    """Say what the calibration error means, and where the limit comes from."""
-    value = worst.error.value
-    if task == "binary":
-        here = worst.predicted
-        around = f"{100 * max(here - value, 0):.0f}% or {100 * min(here + value, 1):.0f}%"
-        meaning = (
-            f"among rows given about the same probability, the share that comes true is off by {100 * value:.1f} "
-            f"percentage points on average: where the model says {100 * here:.0f}%, think of {around}"
-        )
-    elif task == "multiclass":
-        meaning = (
-            f"among rows with about the same confidence, the share of correct top labels is off by {100 * value:.1f} "
-            "percentage points on average"
-        )
-    else:
-        meaning = (
-            f"among rows with about the same prediction, the mean outcome is off by {number(value)} (in units of y) "
-            "on average"
-        )
+def explain_error(one: DomainRow, words: Words) -> str:
+    """Say what the calibration error of a domain, or of all rows, means there."""
+    value, low, high = one.error.value, one.error.low, one.error.high
+    among, what = {
+        "binary": ("about the same probability", "the share that comes true"),
+        "multiclass": ("about the same confidence", "the share of correct top labels"),
+        "regression": ("about the same prediction", "the mean outcome"),
+    }[words.task]
+    size = difference(value, words)
+    between = ""
+    if low is not None and high is not None:
+        form = (lambda end: number(100 * end, 1 if value >= 0.01 else 2)) if words.percent else number
+        between = f" (interval {form(low)} to {form(high)})"
+    means = {"predicted": share(one.predicted, words), "observed": share(one.observed, words)}
+    direction = f" Here {words.mismatch.format(**means)}." if one.direction else ""
     article = "A" if words.error.startswith("cal") else "An"
+    where = "over all rows" if one.name == ALL_ROWS else f"as in domain {quoted(one.name)}"
     return (
-        f"{article} {words.error} of {number(value)}, as in domain {quoted(worst.name)}, means: {meaning}.",
-        f"A domain is called miscalibrated when its {words.error} is above {tolerance:g} beyond doubt, with all "
-        f"{words.error} intervals widened for having looked at every domain.",
+        f"{article} {words.error} of {error(value, words)}, {where}, means: among rows with {among}, {what} is off by "
+        f"{size} on average{between}.{direction}"
     )
 
 
-def explain_invariance(test: Invariance, words: Words) -> tuple[str, ...]:
-    """Say what the invariance test found."""
-    p = f"p = {test.p_value:.3g}"
+def explain_invariance(test: Invariance, sentence: str, repair: RepairStudy | None, words: Words) -> tuple[str, ...]:
+    """Say what the invariance test found, and what one recalibration for all does to the error.
+
+    Parameters
+    ----------
+    test
+        Its figures.
+    sentence
+        The same in words, as the terminal has it.
+    repair
+        What recalibration does in left-out domains, if that is known.
+    words
+        What things are called.
+    """
+    sentences = [sentence]
     if test.rejected:
-        first = (
-            f"The same score means different things in different domains ({p}): what happens at a given score is "
-            f"{apart(test, words)} from what happens at that score in all domains together."
-        )
-        second = (
-            "No recalibration that is the same for every domain can repair that; it can only settle for a compromise."
+        figures = f" {pooled_map(repair, words)}" if repair is not None else ""
+        sentences.append(
+            "One recalibration for all domains cannot remove such a difference, only the error that they share."
+            f"{figures}"
         )
     else:
-        first = f"Nothing shows that the same score means different things in different domains ({p})."
-        second = "If the model is miscalibrated, one recalibration can then repair every domain at once."
-    sentences = [first, second]
+        sentences.append("As far as these rows show, one recalibration can serve every domain.")
     if test.comparable < 0.8:
         sentences.append(
             f"Only {test.comparable:.0%} of the rows have a score that also occurs in another domain; the test says "
             "nothing about the others."
         )
     return tuple(sentences)
+
+
+def pooled_map(repair: RepairStudy, words: Words) -> str:
+    """Say how much of the error in left-out domains one recalibration for all takes away."""
+    before, after = repair.repairs[0], repair.of(repair.recommended)
+    first, then = error(before.mean_error, words), error(after.mean_error, words)
+    course = f"leaves the {words.error} in left-out domains at {first}"
+    if first != then:
+        course = f"takes the {words.error} in left-out domains from {first} to {then}"
+    return f"The {after.method} method, fitted on the other domains, {course} on average."
 
 
 def advise(
@@ -193,24 +261,18 @@ def advise(
 ) -> tuple[Advice, ...]:
     """Say what to do, the most urgent first."""
     advice = []
-    off = [one for one in domains if one.finding == "off"]
+    off = _with(domains, MISCALIBRATED)
     if off:
         advice.append(_caution(off, words))
     rejected = invariance is not None and invariance.rejected
     if repair is not None and (off or rejected or repair.helps == "yes"):
-        advice.append(_recalibrate(repair, words, ci))
+        partly = 0 < len(_with(domains, TOO_FEW)) < len(domains)
+        advice.append(_recalibrate(repair, words, ci, partly=partly))
     if invariance is not None and rejected:
         advice.append(_not_invariant(invariance, words))
-    unsure = [one for one in domains if one.finding == "unsure"]
-    if unsure:
-        names = listed([quoted(one.name) for one in sorted(unsure, key=lambda one: one.rows)], 5)
-        advice.append(
-            Advice(
-                "Collect more labelled rows" + (f" in {len(unsure)} domains" if len(unsure) > 1 else ""),
-                f"Too few to say whether the {words.error} is above or below the tolerance: {names}"
-                f"{' (fewest rows first)' if len(unsure) > 1 else ''}.",
-            )
-        )
+    untold = [*_with(domains, TOO_FEW), *_with(domains, CANNOT_TELL)]
+    if untold:
+        advice.append(_collect(untold, len(domains)))
     if len(domains) == 1:
         advice.append(
             Advice(
@@ -220,38 +282,40 @@ def advise(
             )
         )
     if not off and not rejected:
-        advice.append(
-            Advice(
-                "Keep the model, and audit again when a new domain arrives",
-                "Nothing here needs repair beyond doubt; a new domain may differ from those seen so far.",
-            )
-        )
+        advice.append(_keep(domains))
     return tuple(advice)
 
 
 def _caution(off: Sequence[DomainRow], words: Words) -> Advice:
     def said(one: DomainRow) -> str:
+        where = f"in domain {quoted(one.name)}"
+        if one.direction is None:
+            between = limits(one.error, words)
+            return f"{where} the {words.error} is {error(one.error.value, words)}{f' ({between})' if between else ''}"
         means = {"predicted": share(one.predicted, words), "observed": share(one.observed, words)}
-        return f"in domain {quoted(one.name)} {words.mismatch.format(**means)}"
+        return f"{where} {words.mismatch.format(**means)}"
 
     where = listed([quoted(one.name) for one in off]) if len(off) > 1 else f"domain {quoted(off[0].name)}"
-    furthest = sorted(off, key=lambda one: -abs(one.predicted - one.observed))[:2]
-    examples = "; ".join(said(one) for one in furthest)
+    examples = "; ".join(map(said, off[:2]))
     return Advice(f"Do not take predictions at face value in {where}", f"{examples[0].upper()}{examples[1:]}.")
 
 
-def _recalibrate(repair: RepairStudy, words: Words, ci: float) -> Advice:
+def _recalibrate(repair: RepairStudy, words: Words, ci: float, *, partly: bool) -> Advice:
     before, after = repair.repairs[0], repair.of(repair.recommended)
+    nothing = number(before.mean_loss, 4) == number(after.mean_loss, 4)
     what = {
         "yes": f"Recalibrate with the {after.method} method",
         "perhaps": f"Recalibrating with the {after.method} method may help; the domains do not agree",
-        "no": "Do not expect recalibration to help in a new domain",
-    }[repair.helps]
-    return Advice(what, expectation(before, after, words, ci))
+        "no": "Recalibration is not shown to help in a new domain",
+    }["no" if repair.helps == "perhaps" and nothing else repair.helps]
+    return Advice(what, expectation(before, after, words, ci, partly=partly))
 
 
-def expectation(before: Repair, after: Repair, words: Words, ci: float) -> str:
-    """Say what to expect in a domain nobody has seen, before and after recalibrating."""
+def expectation(before: Repair, after: Repair, words: Words, ci: float, *, partly: bool = False) -> str:
+    """Say what to expect in a domain nobody has seen, before and after recalibrating.
+
+    ``partly``: the errors are those of the domains that do not have too few rows.
+    """
     change = after.change or MeanChange(0.0, None, None)
     losses = number(before.mean_loss, 4), number(after.mean_loss, 4)
     if losses[0] == losses[1]:
@@ -261,26 +325,57 @@ def expectation(before: Repair, after: Repair, words: Words, ci: float) -> str:
     changes = [one.change for one in after.by_domain]
     domains = len(after.by_domain)
     spread = f"{number(min(changes), 4)} to {number(max(changes), 4)} by domain"
-    limits = interval(change.low, change.high, 4)
-    over_domains = f"; {ci:.0%} interval of the mean change {limits}" if limits else ""
+    between = interval(change.low, change.high, 4)
+    over_domains = f"; {ci:.0%} interval of the mean change {between}" if between else ""
     return (
         f"In domains left out of the fit, the {words.loss} {course} on average "
         f"(change {spread}{over_domains}), and is lower in {after.better_in} of "
-        f"{domains}. The {words.error} goes from {number(before.mean_error)} to {number(after.mean_error)} on average, "
-        f"and from {number(before.worst_error)} to {number(after.worst_error)} in the worst domain."
+        f"{domains}. The {words.error} goes from {error(before.mean_error, words)} to "
+        f"{error(after.mean_error, words)} on average{' of those that have rows enough to tell' if partly else ''}, "
+        f"and from {error(before.worst_error, words)} to {error(after.worst_error, words)} in the worst domain."
     )
 
 
 def _not_invariant(test: Invariance, words: Words) -> Advice:
-    extremes = (test.by_domain[0], test.by_domain[-1])
+    def said(one: Shift) -> str:
+        sign = "+" if one.shift.value > 0 else ""
+        return f"{quoted(one.name)} ({sign}{difference(one.shift.value, words)})"
 
-    def said(value: float) -> str:
-        return f"{'+' if value > 0 else ''}{difference(value, words)}"
-
-    most = " and ".join(f"{quoted(one.name)} ({said(one.shift.value)})" for one in extremes)
+    clear = [one for one in test.by_domain if one.clear]  # the furthest up and down of them; others may be noise
+    ends = list(dict.fromkeys([clear[0], clear[-1]])) if clear else []
+    most = f"Outcomes at the same score differ most in {listed([said(one) for one in ends])}. " if ends else ""
     return Advice(
-        "Look for what the model misses between domains; for domains to come, retrain",
-        f"Outcomes at the same score differ most in {most}. A domain with labelled rows can be recalibrated on its "
-        "own; a domain nobody has seen cannot. Retraining for calibration in every domain at once (the "
-        "paper's CLOvE), or a feature that explains the difference, removes the cause.",
+        "Look for what the model misses between domains; for domains to come, consider retraining",
+        f"{most}A domain with labelled rows can be recalibrated on its own; a domain nobody has seen cannot. "
+        "Retraining for calibration in every domain at once (the paper's CLOvE), or a feature that explains the "
+        "difference, can remove the cause.",
+    )
+
+
+def _collect(untold: Sequence[DomainRow], domains: int) -> Advice:
+    if domains == 1:
+        needed = untold[0].rows_needed
+        rows = f" They are {untold[0].rows:,.0f} of about {needed:,} needed." if needed else ""
+        return Advice("Collect more labelled rows", f"These do not show whether the model is right.{rows}")
+    where = "every domain" if len(untold) == domains else f"{len(untold)} of {domains} domains"
+    nearest = sorted((one for one in untold if one.rows_needed), key=lambda one: (one.rows_needed or 0) - one.rows)
+    named = [f"{quoted(one.name)} has {one.rows:,.0f} of about {one.rows_needed:,} needed" for one in nearest[:_NAMED]]
+    examples = f" Nearest to an answer: {'; '.join(named)}." if named else ""
+    return Advice(
+        f"Collect more labelled rows in {where}",
+        f"The rows there do not show whether the model is right.{examples} Until then, or where there never will be "
+        "so many, domains that belong together can be audited as one.",
+    )
+
+
+def _keep(domains: Sequence[DomainRow]) -> Advice:
+    if len(_with(domains, WITHIN)) == len(domains):
+        return Advice(
+            "Keep the model, and audit again when a new domain arrives",
+            "Every domain is shown to be within tolerance; a new domain may differ from those seen so far.",
+        )
+    return Advice(
+        "Nothing here asks for a repair; do not read that as proof that none is needed",
+        "No domain is shown to be miscalibrated, and not every domain is shown to be calibrated. Audit again with "
+        "more rows, and when a new domain arrives.",
     )

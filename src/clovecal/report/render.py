@@ -8,8 +8,12 @@ from typing import Any
 
 from clovecal.errors import needs
 from clovecal.files import check_writable, replacing
+from clovecal.plots import COLOURS
 from clovecal.report import _words
 from clovecal.report._content import Report
+
+_ROWS_AT_FIRST = 100  # of the table of domains; the others are a click or a search away
+_ROWS_TO_SEARCH = 12  # with more domains than this, the table can be searched
 
 
 def render(report: Report) -> str:
@@ -43,10 +47,10 @@ def render(report: Report) -> str:
     environment.filters.update(
         number=_words.number,
         interval=_words.interval,
+        p=_words.p_value,
         count=_count,
         edge=_edge,
         path=_outline,
-        finding=_words.FINDINGS.__getitem__,
     )
     sections = _sections.sections_of(report)
     page: str = environment.get_template("report.html").render(
@@ -55,8 +59,13 @@ def render(report: Report) -> str:
         share=lambda value: _words.share(value, report.words),
         sections=sections,
         charts={name: draw(report) for section in sections for name, draw in section.charts.items()},
-        styles=[_charts.style(position) for position in range(report.most_drawn)],
+        styles=[_charts.style(position) for position in range(len(report.drawn))],
+        finding_classes=_charts.FINDING_CLASSES,
         finding_colours=_charts.FINDING_COLOURS,
+        colours=COLOURS,
+        captions=_sections.captions_of(report),
+        rows_at_first=_ROWS_AT_FIRST,
+        rows_to_search=_ROWS_TO_SEARCH,
         css="\n".join([_sections.read_template("report.css"), *(section.css for section in sections)]),
         script=_sections.read_template("report.js"),
         vega=_vega(_charts.SCHEMA_VERSION, vl_convert),
