@@ -206,10 +206,11 @@ def expect_repairs_of(
         del calibrators[AUTO]
         notes.append("The automatic choice was not judged: with this many domains or classes it would take too long.")
 
-    def judge(calibrated: FloatArray, part: ScoredRows) -> tuple[float, float]:
+    def judge(calibrated: FloatArray, part: ScoredRows) -> list[tuple[float, float]]:
+        assert part.domains is not None
         y = part.y.astype(rows.y.dtype)
-        return _loss_and_error(
-            Rows(y=y, p=calibrated, weight=part.weight, domains=Domains.pooled(len(y)), task=rows.task), bins
+        return _losses_and_errors(
+            Rows(y=y, p=calibrated, weight=part.weight, domains=part.domains, task=rows.task), bins
         )
 
     table = ScoredRows(scores=_scores(rows), y=rows.y, weight=rows.weight, domains=rows.domains)
@@ -261,10 +262,11 @@ def _scores(rows: Rows) -> FloatArray:
     return rows.p if rows.multiclass else rows.score[:, None]
 
 
-def _loss_and_error(rows: Rows, bins: int) -> tuple[float, float]:
-    if rows.task == "regression":
-        return on_rows.value(rows, mean_squared_error), on_rows.value(rows, regression_calibration, bins=bins)
-    return on_rows.value(rows, brier), on_rows.value(rows, ece, bins=bins)
+def _losses_and_errors(rows: Rows, bins: int) -> list[tuple[float, float]]:
+    """Return the loss and the calibration error of each domain."""
+    loss, error = (mean_squared_error, regression_calibration) if rows.task == "regression" else (brier, ece)
+    losses, errors = on_rows.per_domain(rows, loss), on_rows.per_domain(rows, error, bins=bins)
+    return list(zip(losses.by_domain.values(), errors.by_domain.values(), strict=True))
 
 
 def _repair(
