@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 from scipy.sparse import csr_array, vstack
 
+from clovecal.domains.sums import weighted_counts
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
@@ -76,8 +78,8 @@ class Runs:
         if self.run is None or self.domain is None:
             return self.mass @ weights, self.moment @ weights
         share = weights[self.domain]
-        total = np.bincount(self.run, weights=self.mass * share, minlength=self.n_runs)
-        return total, np.bincount(self.run, weights=self.moment * share, minlength=self.n_runs)
+        total = weighted_counts(self.run, self.mass * share, self.n_runs)
+        return total, weighted_counts(self.run, self.moment * share, self.n_runs)
 
     def blocks(self, starts: Indices) -> tuple[Floats, Floats]:
         """Return mass and moment of blocks of runs, one beginning at each of `starts`: dense, blocks × domains."""
@@ -86,8 +88,8 @@ class Runs:
         shape = len(starts), self.n_domains
         block = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, self.n_runs)))
         place = block[self.run] * self.n_domains + self.domain
-        mass = np.bincount(place, weights=self.mass, minlength=shape[0] * shape[1])
-        return mass.reshape(shape), np.bincount(place, weights=self.moment, minlength=mass.size).reshape(shape)
+        mass, moment = (weighted_counts(place, one, shape[0] * shape[1]) for one in (self.mass, self.moment))
+        return mass.reshape(shape), moment.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -172,8 +174,8 @@ class Cells:
         else:
             pair = bucket * n_domains
             pair += domain
-            weight_by_pair = np.bincount(pair, weights=weight)
-            moment_by_pair = np.bincount(pair, weights=moment)
+            weight_by_pair = weighted_counts(pair, weight, 0)
+            moment_by_pair = weighted_counts(pair, moment, 0)
             present = np.flatnonzero(weight_by_pair)
             weight_of_cell, moment_of_cell = weight_by_pair[present], moment_by_pair[present]
             pair_bucket, of_cell = np.divmod(present, n_domains)
@@ -217,7 +219,7 @@ class Cells:
                 run=run,
                 domain=self.mass.indices,
             )
-        mass, moment = (np.bincount(place, weights=one.data, minlength=size) for one in (self.mass, self.moment))
+        mass, moment = (weighted_counts(place, one.data, size) for one in (self.mass, self.moment))
         shape = len(starts), n_domains
         return Runs(n_runs=len(starts), n_domains=n_domains, mass=mass.reshape(shape), moment=moment.reshape(shape))
 
