@@ -218,7 +218,7 @@ def page() -> Iterator[Result]:
         else:
             y = p * (1 + domain % 7 / 10) + rng.normal(size=rows)
 
-        def audited(p: Array = p, y: NDArray[np.number] = y, domain: NDArray[np.int64] = domain) -> cc.Audit:
+        def audited(p: Array = p, y: Array = y, domain: NDArray[np.int64] = domain, task: str = task) -> cc.Audit:
             return cc.audit(y, p, domains=domain, task=task)
 
         with tempfile.TemporaryDirectory() as folder:
