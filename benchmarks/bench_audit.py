@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -195,6 +196,42 @@ def whole_audit() -> Iterator[Result]:
     yield Result(f"audit, {what}", seconds["audit"], "s")
 
 
+def page() -> Iterator[Result]:
+    """(f) What a page adds to an audit, most of it the study of what each recalibration would do in a new domain."""
+    rng = np.random.default_rng(0)
+    for task, rows, domains in (
+        ("binary", 20_000, 3),
+        ("binary", 20_000, 20),
+        ("binary", 20_000, 100),
+        ("binary", 20_000, 279),
+        ("binary", 200_000, 100),
+        ("regression", 20_000, 279),
+        ("multiclass", 20_000, 100),
+        ("multiclass", 20_000, 150),
+    ):
+        domain = rng.choice(domains, rows, p=rng.dirichlet(np.full(domains, 0.7)))
+        p = rng.dirichlet(np.ones(3), rows) if task == "multiclass" else rng.random(rows)
+        if task == "multiclass":
+            y = np.minimum((rng.random(rows)[:, None] > p.cumsum(axis=1)).sum(axis=1), 2)
+        elif task == "binary":
+            y = (rng.random(rows) < p ** (1 + domain % 7 / 8)).astype(np.int64)
+        else:
+            y = p * (1 + domain % 7 / 10) + rng.normal(size=rows)
+
+        def audited(p: Array = p, y: Array = y, domain: NDArray[np.int64] = domain, task: str = task) -> cc.Audit:
+            return cc.audit(y, p, domains=domain, task=task)
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "page.html"
+            seconds = interleaved_minima(
+                {"audit": audited, "audit and page": lambda path=path: audited().report(path, overwrite=True)}, 2
+            )
+        what = f"{task}, {rows:,} rows, {domains} domains"
+        yield Result(f"(audit and page) / audit, {what}", seconds["audit and page"] / seconds["audit"])
+        beyond = seconds["audit and page"] - 2 * seconds["audit"]
+        yield Result(f"audit and page, beyond twice the audit, {what}", beyond, "s", "≤ 3")
+
+
 def hand_written_ece(y: NDArray[np.int64], p: Array) -> float:
     """What most people write."""
     index = np.minimum((p * BINS).astype(np.intp), BINS - 1)
@@ -207,6 +244,7 @@ PARTS: dict[str, Callable[[], Iterator[Result]]] = {
     "one_pass": one_pass,
     "intervals": intervals,
     "whole_audit": whole_audit,
+    "page": page,
 }
 
 

@@ -71,6 +71,24 @@ WORK = {
         TABLE,
         "y, p, d = table(100_000, 8)\nwork = lambda: cc.RobustIsotonic().fit(p, y, domains=d)",
     ),
+    "audit, 20,000 rows, 279 domains": (
+        TABLE,
+        "y, p, d = table(20_000, 279)\nwork = lambda: cc.audit(y, p, domains=d)",
+    ),
+    "command with a page, 20,000 rows, 279 domains": (
+        TABLE,
+        "import subprocess, sys, tempfile, pathlib\ny, p, d = table(20_000, 279)\n"
+        "folder = pathlib.Path(tempfile.mkdtemp())\n"
+        "lines = ''.join(f'{a},{b:.6f},site {c}\\n' for a, b, c in zip(y, p, d))\n"
+        "(folder / 'table.csv').write_text('y,p,domain\\n' + lines)\n"
+        "command = [sys.executable, '-m', 'clovecal', 'audit', str(folder / 'table.csv'), '--domain', 'domain', "
+        "'--report', str(folder / 'page.html'), '--force']\n"
+        "work = lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)",
+    ),
+    "AutoCalibrator, 10,000 rows, 20 domains": (
+        TABLE,
+        "y, p, d = table(10_000, 20)\nwork = lambda: cc.AutoCalibrator().fit(p, y, domains=d)",
+    ),
     "AutoCalibrator": (TABLE, "y, p, d = table(10_000, 10)\nwork = lambda: cc.AutoCalibrator().fit(p, y, domains=d)"),
     "select, 20 models": (
         TABLE,
@@ -115,6 +133,12 @@ WORK = {
         "X = rng.normal(size=(2000, 16)); y, p, d = table(2000, 4)\n"
         "work = lambda: CloveClassifier((32,), penalty=(0, 1), max_steps=200, device='cpu').fit(X, y, domains=d)",
     ),
+}
+# What is meant to have become faster; all else may take a little longer.
+FASTER = {
+    "audit, 20,000 rows, 279 domains": "≤ 0.40",
+    "command with a page, 20,000 rows, 279 domains": "≤ 0.40",
+    "AutoCalibrator, 10,000 rows, 20 domains": "≤ 0.33",
 }
 CHILD = """
 import resource, sys, time
@@ -206,7 +230,9 @@ def measured(options: argparse.Namespace) -> Iterator[Result]:
             continue
         found = sorted(ratios(options.before.resolve(), prelude + code, options.pairs))
         low, _, high = statistics.quantiles(found, n=4)
-        yield Result(f"{name}, quartiles {low:.2f} to {high:.2f}", statistics.median(found), target="≤ 1.10")
+        yield Result(
+            f"{name}, quartiles {low:.2f} to {high:.2f}", statistics.median(found), target=FASTER.get(name, "≤ 1.10")
+        )
 
 
 if __name__ == "__main__":

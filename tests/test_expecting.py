@@ -8,6 +8,7 @@ import pytest
 import clovecal as cc
 from clovecal import expecting
 from clovecal.expecting import HeldOutDomain, MeanChange, Repair, expect_repairs, recommend
+from clovecal.progress import calling
 
 
 def draw_table(domains, rows=300, *, off=(1,), seed=0):
@@ -170,15 +171,57 @@ def test_a_method_picked_by_its_own_figures_is_said_to_be(monkeypatch):
     for table in (draw_table(4, 400, off=(0, 1, 2, 3)), draw_table(5, 200)):
         study = expect_repairs(**table)
         assert any("picked by these same figures" in note for note in study.notes) == (study.recommended != "auto")
-    monkeypatch.setattr(expecting, "MOST_DOMAINS_FOR_AUTO", 3)
+    monkeypatch.setattr(expecting, "MOST_FOR_AUTO", 3)
     assert "picked by these same figures" in expect_repairs(**table).notes[-1]
 
 
-def test_far_too_many_domains_cost_the_automatic_choice(monkeypatch):
-    monkeypatch.setattr(expecting, "MOST_DOMAINS_FOR_AUTO", 3)
+@pytest.mark.parametrize(
+    ("most_for_robust", "judged", "not_judged"),
+    [
+        (4, ["as it is", "naive", "robust (risk)", "robust (regret)"], "auto."),
+        (3, ["as it is", "naive"], "robust (risk), robust (regret) and auto."),
+    ],
+)
+def test_far_too_many_domains_cost_the_slow_methods(monkeypatch, most_for_robust, judged, not_judged):
+    monkeypatch.setattr(expecting, "MOST_FOR_AUTO", 3)
+    monkeypatch.setattr(expecting, "MOST_FOR_ROBUST", most_for_robust)
     study = expect_repairs(**draw_table(4, 60))
-    assert "auto" not in [one.method for one in study.repairs]
-    assert study.notes[0].startswith("The automatic choice was not judged")
+    assert sorted(one.method for one in study.repairs) == sorted(judged)
+    reason = "Not judged, as with this many domains or classes it would take too long: "
+    assert study.notes[0] == reason + not_judged
+
+
+def test_columns_of_scores_count_like_domains(monkeypatch):
+    table = classes_table({"a": 60, "b": 60, "c": 60})
+    monkeypatch.setattr(expecting, "MOST_FOR_AUTO", 9)
+    assert "auto" in [one.method for one in expect_repairs(**table).repairs]
+    monkeypatch.setattr(expecting, "MOST_FOR_AUTO", 8)
+    assert "auto" not in [one.method for one in expect_repairs(**table).repairs]
+
+
+def test_many_domains_are_judged_as_a_loop_over_the_rounds_would():
+    table = draw_table(13, 40)
+    y, p, domains = table["y"], table["p"], table["domains"]
+    study = expect_repairs(**table)
+    names = [one.name for one in study.of("naive").by_domain]
+    for method, make in {
+        "naive": cc.NaiveIsotonic,
+        "robust (risk)": lambda: cc.RobustIsotonic("risk", tol=1e-6),
+        "robust (regret)": lambda: cc.RobustIsotonic("regret", tol=1e-6),
+    }.items():
+        found = {one.name: one for one in study.of(method).by_domain}
+        for fold in range(10):
+            kept = ~np.isin(domains, names[fold::10])
+            fitted = make().fit(p[kept], y[kept], domains=domains[kept])
+            for name in names[fold::10]:
+                own = domains == name
+                assert found[name].loss == pytest.approx(cc.brier(y[own], fitted.predict(p[own])), abs=1e-5)
+
+
+def test_progress_is_told_of_every_fit():
+    told = []
+    study = expect_repairs(**draw_table(3, 60), progress=calling(lambda *counts: told.append(counts)))
+    assert told[-1] == (3 * len(study.repairs), 3 * len(study.repairs))
 
 
 def test_several_domains_are_left_out_at_a_time_when_there_are_many(monkeypatch):

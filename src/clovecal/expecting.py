@@ -18,16 +18,19 @@ from clovecal.domains import Domains, Name
 from clovecal.domains.sums import equal_mass_bins
 from clovecal.errors import InputError
 from clovecal.metrics import brier, ece, mean_squared_error, on_rows, regression_calibration
+from clovecal.progress import SILENT, Progress
 from clovecal.rows import Rows
+from clovecal.text import listed
 
 AS_IT_IS = "as it is"
 AS_IT_IS_MEANS = "the model's own predictions"
 AUTO = "auto"
-# These keep the study to seconds: the auto calibrator leaves domains out once more inside each fold, and a fit of the
-# regret fits every domain.
+# These keep the study to about two seconds (benchmarks/bench_audit.py page): a robust fit takes longer the more
+# domains and columns of scores it has, and the auto calibrator leaves domains out once more inside each fold. The
+# figures are domains times columns.
 MOST_FOLDS = 10
-MOST_DOMAINS_FOR_AUTO = 200
-MOST_CLASSES_FOR_AUTO = 3
+MOST_FOR_ROBUST = 500
+MOST_FOR_AUTO = 300
 MOST_ROWS = 20_000
 _SCORE_CELLS = 400
 
@@ -145,6 +148,7 @@ def expect_repairs(
     ci: float = 0.95,
     rng: np.random.Generator | int | None = 0,
     positive: Any = None,
+    progress: Progress = SILENT,
 ) -> RepairStudy | None:
     """Judge each way of recalibrating on domains left out of its fit: what to expect of it in a new domain.
 
@@ -158,6 +162,8 @@ def expect_repairs(
         Level of the intervals over domains.
     rng
         Seed or Generator; draws the rows that are fitted on when there are too many.
+    progress
+        Shows how many of the fits are done.
 
     Returns
     -------
@@ -185,11 +191,16 @@ def expect_repairs(
     ('auto', 'yes', 3)
     """
     rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task, positive=positive)
-    return expect_repairs_of(rows, bins=bins, ci=ci, rng=rng)
+    return expect_repairs_of(rows, bins=bins, ci=ci, rng=rng, progress=progress)
 
 
 def expect_repairs_of(
-    rows: Rows, *, bins: int = 10, ci: float = 0.95, rng: np.random.Generator | int | None = 0
+    rows: Rows,
+    *,
+    bins: int = 10,
+    ci: float = 0.95,
+    rng: np.random.Generator | int | None = 0,
+    progress: Progress = SILENT,
 ) -> RepairStudy | None:
     """Judge each way of recalibrating rows that are checked, as `expect_repairs` does."""
     bins, ci, generator = check_count(bins, "bins"), check_fraction(ci, "ci"), check_rng(rng)
@@ -203,19 +214,24 @@ def expect_repairs_of(
         calibrator = known.make_quick()
         if rows.task in calibrator.tasks and (len(names) > 2 or calibrator.domains_needed == 0):
             calibrators[known.title] = calibrator
-    if AUTO in calibrators and (len(names) > MOST_DOMAINS_FOR_AUTO or fitted_on.n_problems > MOST_CLASSES_FOR_AUTO):
-        del calibrators[AUTO]
-        notes.append("The automatic choice was not judged: with this many domains or classes it would take too long.")
+    left = [name for name, one in calibrators.items() if one is not None and _takes_too_long(name, one, fitted_on)]
+    for name in left:
+        del calibrators[name]
+    if left:
+        notes.append(
+            f"Not judged, as with this many domains or classes it would take too long: {listed(left, len(left))}."
+        )
 
-    def judge(calibrated: FloatArray, part: ScoredRows) -> tuple[float, float]:
+    def judge(calibrated: FloatArray, part: ScoredRows) -> list[tuple[float, float]]:
+        assert part.domains is not None
         y = part.y.astype(rows.y.dtype)
-        return _loss_and_error(
-            Rows(y=y, p=calibrated, weight=part.weight, domains=Domains.pooled(len(y)), task=rows.task), bins
+        return _losses_and_errors(
+            Rows(y=y, p=calibrated, weight=part.weight, domains=part.domains, task=rows.task), bins
         )
 
     table = ScoredRows(scores=_scores(rows), y=rows.y, weight=rows.weight, domains=rows.domains)
     try:
-        found = leave_domains_out(table, calibrators, judge, max_folds=MOST_FOLDS, fit_on=fitted_on)
+        found = leave_domains_out(table, calibrators, judge, max_folds=MOST_FOLDS, fit_on=fitted_on, progress=progress)
     except InputError as error:
         if error.argument != "domains":
             raise
@@ -257,15 +273,22 @@ def recommend(repairs: Sequence[Repair]) -> tuple[str, str]:
     return best.method, "no" if best.change.value >= 0 else "perhaps"
 
 
+def _takes_too_long(name: str, calibrator: Calibrator, rows: ScoredRows) -> bool:
+    assert rows.domains is not None
+    size = len(rows.domains.names) * rows.n_problems
+    return calibrator.domains_needed > 0 and size > (MOST_FOR_AUTO if name == AUTO else MOST_FOR_ROBUST)
+
+
 def _scores(rows: Rows) -> FloatArray:
     """Return what calibrators map, with a column each."""
     return rows.p if rows.multiclass else rows.score[:, None]
 
 
-def _loss_and_error(rows: Rows, bins: int) -> tuple[float, float]:
-    if rows.task == "regression":
-        return on_rows.value(rows, mean_squared_error), on_rows.value(rows, regression_calibration, bins=bins)
-    return on_rows.value(rows, brier), on_rows.value(rows, ece, bins=bins)
+def _losses_and_errors(rows: Rows, bins: int) -> list[tuple[float, float]]:
+    """Return the loss and the calibration error of each domain."""
+    loss, error = (mean_squared_error, regression_calibration) if rows.task == "regression" else (brier, ece)
+    losses, errors = on_rows.per_domain(rows, loss), on_rows.per_domain(rows, error, bins=bins)
+    return list(zip(losses.by_domain.values(), errors.by_domain.values(), strict=True))
 
 
 def _repair(

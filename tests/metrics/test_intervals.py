@@ -21,7 +21,8 @@ N, DOMAINS = 200, 200
 def simulated_limits(prepare: Any, metric: Any, y: Any, p: Any, n: int, **options: Any) -> Floats:
     """95% limits of many domains of n rows each, (domains, 2), without per_domain's Bonferroni level."""
     defaults = {name: value for name, value in metric.__kwdefaults__.items() if name not in options}
-    defaults.pop("sample_weight")
+    for name in ("sample_weight", "weights"):
+        defaults.pop(name, None)
     task = "regression" if metric is cc.regression_calibration else "classification"
     estimator = prepare(Rows.without_domains(y, p, task=task), **defaults, **options)
     domains = Domains.from_labels(np.repeat(np.arange(len(y) // n), n))

@@ -143,9 +143,10 @@ def test_a_regressions_metrics_take_sampling_weights(metric: str) -> None:
     rng = np.random.default_rng(3)
     f, domain, w = rng.normal(size=120), rng.integers(0, 2, 120), rng.random(120) + 0.05
     y = f + rng.normal(size=120)
+    predicted = np.column_stack((f, np.ones(120))) if metric == "spread_calibration" else f
 
     def result(**weights: Any) -> cc.DomainResult:
-        return cc.per_domain(metric, y, f, domains=domain, ci=0.9, resamples=100, rng=2, **weights)
+        return cc.per_domain(metric, y, predicted, domains=domain, ci=0.9, resamples=100, rng=2, **weights)
 
     plain, equal = result(), result(sample_weight=np.full(120, 0.3), weights="sampling")
     assert flat(limits(plain)) == pytest.approx(flat(limits(equal)), rel=1e-9)

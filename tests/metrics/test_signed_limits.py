@@ -99,6 +99,7 @@ def test_the_upper_limit_is_the_largest_of_all_patterns(bins: int, n: int) -> No
         assert _signed_limits.upper_limits(sums, TAIL)[0] == pytest.approx(limits.max(), rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:sample_weight at row")  # that these are no whole numbers
 def test_weights_that_are_no_whole_numbers_are_between_their_neighbours() -> None:
     y, p = rows_like(0, 30)
     highs = [interval_of(cc.ece, y, p, sample_weight=np.full(30, w))[1] for w in (2.0, 2.2, 2.5, 2.9, 3.0)]

@@ -17,7 +17,7 @@ from clovecal.calibrators._minimax import MonotoneSteps
 from clovecal.calibrators._monotone import MonotoneCalibrator, average_steps
 from clovecal.calibrators._registry import CALIBRATORS
 from clovecal.calibrators._robust import check_shrinkage
-from clovecal.calibrators.held_out import leave_domains_out, squared_error
+from clovecal.calibrators.held_out import leave_domains_out, squared_errors
 from clovecal.domains import Name
 from clovecal.errors import InputError
 
@@ -122,7 +122,7 @@ class AutoCalibrator(MonotoneCalibrator):
             )
         rows.domains.require_two()
         candidates, prior = self._candidates(rows)
-        held_out = leave_domains_out(rows, candidates, squared_error, max_folds=self.max_folds)
+        held_out = leave_domains_out(rows, candidates, squared_errors, max_folds=self.max_folds)
         losses = np.array([list(held_out[name].values()) for name in candidates])
         weights = _weights(losses, self.choose, prior)
         self.table_ = tuple(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -24,8 +25,9 @@ from clovecal._checks import (
     check_weights,
 )
 from clovecal.calibrators import stored
+from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._onnx import OnnxGraph, onnx_model
-from clovecal.domains import Domains
+from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
 from clovecal.scores import FittedOn, ScoreRangeWarning
 from clovecal.text import as_json_values
@@ -50,12 +52,19 @@ class ScoredRows:
         Frequencies; None when every row counts once.
     domains
         The rows' domains; None when they are not known.
+    order
+        The rows in rising order of each column of scores, where that is known (`in_order`): fits then need not sort.
+    best_risks
+        What fits have found of these rows, for those that come: the least risk that a monotone map of its own could
+        give each domain, by name.
     """
 
     scores: FloatArray
     y: FloatArray
     weight: FloatArray | None
     domains: Domains | None
+    order: tuple[IntArray, ...] | None = field(default=None, repr=False)
+    best_risks: dict[Name, float] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, scores: Any, y: Any, domains: Any = None, sample_weight: Any = None) -> ScoredRows:
@@ -91,10 +100,60 @@ class ScoredRows:
         counts = np.bincount(self.y.astype(np.intp), weights=self.weight, minlength=self.n_problems)
         return np.asarray(counts / counts.sum())
 
+    def in_order(self) -> ScoredRows:
+        """Return the same rows with their ``order`` known."""
+        if self.order is not None:
+            return self
+        ordered = replace(self, order=tuple(np.argsort(column, kind="stable") for column in self.scores.T))
+        ordered.best_risks.update(self.best_risks)
+        return ordered
+
+    @cached_property
+    def cells(self) -> tuple[Cells, ...]:
+        """The rows' sums over score cells and domains, one per problem: what monotone fits start from."""
+        assert self.domains is not None
+        return self.cells_of(self.domains)
+
+    def cells_of(self, domains: Domains) -> tuple[Cells, ...]:
+        """Return the sums over score cells and these domains, which are aligned with the rows."""
+        found = []
+        for problem in range(self.n_problems):
+            codes, rows = domains.codes, domains.rows
+            if self.order is not None:
+                pairs = self.order[problem] if rows is None else self._pairs_in_order(rows, problem)
+                codes, rows = codes[pairs], pairs if rows is None else rows[pairs]
+            found.append(
+                Cells.from_rows(
+                    self.scores[:, problem],
+                    self.target(problem),
+                    codes=codes,
+                    rows=rows,
+                    n_domains=len(domains.names),
+                    sample_weight=self.weight,
+                    rising=self.order is not None,
+                )
+            )
+        return tuple(found)
+
+    def _pairs_in_order(self, rows: IntArray, problem: int) -> IntArray:
+        """Return the places of these row numbers in order of the rows' scores."""
+        assert self.order is not None
+        place = np.empty(len(self.y), dtype=np.intp)
+        place[self.order[problem]] = np.arange(len(self.y))
+        return np.argsort(place[rows], kind="stable")
+
     def subset(self, kept: IntArray, domains: Domains | None = None) -> ScoredRows:
-        """Return the rows at these positions with these domains, which are aligned with them; None: without any."""
+        """Return the rows at these positions with these domains, which are aligned with them; None: without any.
+
+        Where the order of the scores is known and the positions rise, the subset knows its own.
+        """
+        order = None
+        if self.order is not None and (np.diff(kept) > 0).all():
+            place = np.full(len(self.y), -1)
+            place[kept] = np.arange(len(kept))
+            order = tuple(column[column >= 0] for column in (place[each] for each in self.order))
         weight = None if self.weight is None else self.weight[kept]
-        return ScoredRows(self.scores[kept], self.y[kept], weight, domains)
+        return ScoredRows(scores=self.scores[kept], y=self.y[kept], weight=weight, domains=domains, order=order)
 
 
 class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]

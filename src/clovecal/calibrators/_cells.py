@@ -2,17 +2,22 @@
 
 An isotonic fit is constant over long blocks of scores, and inside a block the order of the rows is irrelevant. So rows
 are first dropped into small buckets of neighbouring scores, which takes no sorting, and a bucket is split into its
-distinct scores only when a fit might place a block boundary inside it (`Cells.fit` tells).
+distinct scores only when a fit might place a block boundary inside it (`Cells.fit` tells). Where the order of the
+scores is known, as when the same rows are fitted many times, all buckets are split from the start.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 from scipy.sparse import csr_array, vstack
+
+from clovecal.domains.sums import weighted_counts
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -24,6 +29,8 @@ ROWS_PER_BUCKET = 16
 FEW_ROWS = 10_000
 # Bounds the buckets × domains table, and so the memory, when there are many of both.
 LARGEST_TABLE = 2**22
+# How many times as many places as entries make a table of runs and domains slower than a list of its entries.
+SPARSE = 8
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,46 @@ class CellFit:
     explained: float
     starts: Indices
     doubtful: Flags
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Mass and moment of runs of cells in each domain: dense, runs × domains, or their entries where most are zero.
+
+    Attributes
+    ----------
+    n_runs, n_domains : int
+        Their numbers.
+    mass, moment : array of float
+        As in `Cells`.
+    run, domain : array of int, optional
+        Of each entry; None: the arrays are dense.
+    """
+
+    n_runs: int
+    n_domains: int
+    mass: Floats
+    moment: Floats
+    run: Indices | None = None
+    domain: Indices | None = None
+
+    def mixed(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return the mass and moment of each run when the domains are mixed with these weights."""
+        if self.run is None or self.domain is None:
+            return self.mass @ weights, self.moment @ weights
+        share = weights[self.domain]
+        total = weighted_counts(self.run, self.mass * share, self.n_runs)
+        return total, weighted_counts(self.run, self.moment * share, self.n_runs)
+
+    def blocks(self, starts: Indices) -> tuple[Floats, Floats]:
+        """Return mass and moment of blocks of runs, one beginning at each of `starts`: dense, blocks × domains."""
+        if self.run is None or self.domain is None:
+            return np.add.reduceat(self.mass, starts), np.add.reduceat(self.moment, starts)
+        shape = len(starts), self.n_domains
+        block = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, self.n_runs)))
+        place = block[self.run] * self.n_domains + self.domain
+        mass, moment = (weighted_counts(place, one, shape[0] * shape[1]) for one in (self.mass, self.moment))
+        return mass.reshape(shape), moment.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -80,8 +127,9 @@ class Cells:
         n_domains: int,
         rows: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        rising: bool = False,
     ) -> Cells:
-        """Sum rows into buckets.
+        """Sum rows into buckets; or into scores, where these are in order.
 
         Parameters
         ----------
@@ -95,6 +143,8 @@ class Cells:
             Row numbers that pair with `codes`: a row in two domains is listed twice, a row in none is not listed.
         sample_weight : array of float, shape (n,), optional
             Frequencies; rows of weight 0 count for nothing, not even as a knot.
+        rising : bool
+            Whether the scores, of `rows` where it is given, rise.
         """
         scores, y = np.asarray(scores, dtype=float), np.asarray(y, dtype=float)
         weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
@@ -117,14 +167,21 @@ class Cells:
         y = y - centre
         moment = weight * y
         bucket = _bucket(scores, min(len(scores) // ROWS_PER_BUCKET, LARGEST_TABLE // n_domains) + 1)
-        pair = bucket * n_domains
-        pair += domain
-        weight_by_pair = np.bincount(pair, weights=weight)
-        moment_by_pair = np.bincount(pair, weights=moment)
-        present = np.flatnonzero(weight_by_pair)
-        pair_bucket, pair_domain = np.divmod(present, n_domains)
-        cell_bucket, first = np.unique(pair_bucket, return_index=True)
-        ends = np.append(first, len(present))
+        if rising:
+            first = np.flatnonzero(_begins(scores))
+            cell_bucket, cell_score, of_cell = bucket[first], scores[first], domain
+            weight_of_cell, moment_of_cell = weight, moment
+        else:
+            pair = bucket * n_domains
+            pair += domain
+            weight_by_pair = weighted_counts(pair, weight, 0)
+            moment_by_pair = weighted_counts(pair, moment, 0)
+            present = np.flatnonzero(weight_by_pair)
+            weight_of_cell, moment_of_cell = weight_by_pair[present], moment_by_pair[present]
+            pair_bucket, of_cell = np.divmod(present, n_domains)
+            cell_bucket, first = np.unique(pair_bucket, return_index=True)
+            cell_score = np.full(len(cell_bucket), np.nan)
+        ends = np.append(first, len(of_cell))
         return cls(
             scores=scores,
             y=y,
@@ -135,16 +192,36 @@ class Cells:
             domain_weight=domain_weight,
             second_moment=np.bincount(domain, weights=moment * y) / domain_weight,
             cell_bucket=cell_bucket,
-            cell_score=np.full(len(cell_bucket), np.nan),
-            mass=_matrix(weight_by_pair[present] / domain_weight[pair_domain], pair_domain, ends, n_domains),
-            moment=_matrix(moment_by_pair[present] / domain_weight[pair_domain], pair_domain, ends, n_domains),
+            cell_score=cell_score,
+            mass=_matrix(weight_of_cell / domain_weight[of_cell], of_cell, ends, n_domains),
+            moment=_matrix(moment_of_cell / domain_weight[of_cell], of_cell, ends, n_domains),
         )
 
-    def sums(self, starts: Indices) -> tuple[Floats, Floats]:
-        """Mass and moment of runs of cells, one beginning at each of `starts`: dense, runs × domains."""
-        count = len(self.cell_bucket)
-        membership = _matrix(np.ones(count), np.arange(count), np.append(starts, count), count)
-        return (membership @ self.mass).toarray(), (membership @ self.moment).toarray()
+    @property
+    def first_of_bucket(self) -> Indices:
+        """The first cell of each bucket."""
+        return np.flatnonzero(_begins(self.cell_bucket))
+
+    def runs(self, starts: Indices) -> Runs:
+        """Sum over runs of cells, one beginning at each of `starts`."""
+        # Both matrices have the same entries: those cells and domains that have a row.
+        ends = np.append(starts, len(self.cell_bucket))
+        n_domains = len(self.domain_weight)
+        run = np.repeat(np.arange(len(starts)), np.diff(self.mass.indptr[ends]))
+        place = run * n_domains + self.mass.indices
+        size = len(starts) * n_domains
+        if size > SPARSE * len(place):
+            return Runs(
+                n_runs=len(starts),
+                n_domains=n_domains,
+                mass=self.mass.data,
+                moment=self.moment.data,
+                run=run,
+                domain=self.mass.indices,
+            )
+        mass, moment = (weighted_counts(place, one.data, size) for one in (self.mass, self.moment))
+        shape = len(starts), n_domains
+        return Runs(n_runs=len(starts), n_domains=n_domains, mass=mass.reshape(shape), moment=moment.reshape(shape))
 
     def fit(self, mixture: Floats) -> CellFit:
         """Isotonic regression of the domains mixed with these weights, one value per cell.
@@ -162,14 +239,17 @@ class Cells:
         starts = regression.blocks[:-1]
         block_mass, block_moment = np.add.reduceat(mass, starts), np.add.reduceat(moment, starts)
 
+        explained, unsorted = float(np.sum(block_moment**2 / block_mass)), np.isnan(self.cell_score)
+        if not unsorted.any():
+            return CellFit(explained=explained, starts=starts, doubtful=unsorted)
         low, high = self.y.min(), self.y.max()
         low_mass = mass * (high - mean) / ((high - low) or 1.0)
         rise = moment - mass * regression.x
         corner_above_minorant = np.cumsum(rise) - rise + low_mass * (low - regression.x)
         return CellFit(
-            explained=float(np.sum(block_moment**2 / block_mass)),
+            explained=explained,
             starts=starts,
-            doubtful=np.isnan(self.cell_score) & (corner_above_minorant < -1e-16 * (high - low)),
+            doubtful=unsorted & (corner_above_minorant < -1e-16 * (high - low)),
         )
 
     def sort(self, chosen: Flags) -> tuple[Cells, Indices]:
@@ -178,7 +258,7 @@ class Cells:
         is_chosen_bucket[self.cell_bucket[chosen]] = True
         row = np.flatnonzero(is_chosen_bucket[self.bucket])
         row = row[np.argsort(self.scores[row])]
-        begins_score = np.append(True, self.scores[row[1:]] != self.scores[row[:-1]])
+        begins_score = _begins(self.scores[row])
         first_row = row[begins_score]
         position = np.cumsum(begins_score) - 1, self.domain[row]
         shape = len(first_row), len(self.domain_weight)
@@ -201,12 +281,12 @@ class Cells:
         size[chosen] = np.bincount(self.bucket[first_row], minlength=len(is_chosen_bucket))[self.cell_bucket[chosen]]
         return cells, np.cumsum(size) - size
 
-    def best_domain_risks(self) -> Floats:
-        """Fit each domain alone, and return the risks."""
+    def best_domain_risks(self, domains: Sequence[int]) -> Floats:
+        """Fit each of these domains alone, and return the risks."""
         by_domain = np.argsort(self.domain, kind="stable")
         domains_after_first = np.arange(1, len(self.domain_weight))
         members = np.split(by_domain, np.searchsorted(self.domain[by_domain], domains_after_first))
-        return np.array([self._best_risk(row) for row in members])
+        return np.array([self._best_risk(members[number]) for number in domains])
 
     def _best_risk(self, row: Indices) -> float:
         """Fit some rows as a problem of their own, sorted no more than it takes, and return their risk."""
@@ -226,13 +306,23 @@ class Cells:
         return max(float(alone.second_moment[0]) - fit.explained, 0.0)
 
 
+def score_sums(scores: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Indices]:
+    """Return Σw, Σwy and the first row of each score, of rows in order of their scores."""
+    first = np.flatnonzero(_begins(scores))
+    return np.add.reduceat(weight, first), np.add.reduceat(weight * y, first), first
+
+
 def _isotonic_risk(scores: Floats, y: Floats, weight: Floats) -> float:
     """Return the mean squared error of the isotonic regression of sorted rows."""
-    first = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
-    mass, moment = np.add.reduceat(weight, first), np.add.reduceat(weight * y, first)
+    mass, moment, first = score_sums(scores, y, weight)
     fitted = isotonic_regression(moment / mass, weights=mass).x
     value = np.repeat(fitted, np.diff(np.append(first, len(scores))))
     return float(np.average((value - y) ** 2, weights=weight))
+
+
+def _begins(values: NDArray[Any]) -> Flags:
+    """Tell of sorted values which differ from the one before."""
+    return np.append(True, values[1:] != values[:-1])
 
 
 def _matrix(data: Floats, columns: Indices, ends: Indices, n_columns: int) -> csr_array:

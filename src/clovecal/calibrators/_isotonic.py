@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from clovecal._checks import FloatArray
 from clovecal.calibrators._base import ScoredRows
-from clovecal.calibrators._cells import Cells
-from clovecal.calibrators._minimax import MonotoneSteps, solve
+from clovecal.calibrators._minimax import MonotoneSteps, isotonic_steps, solve
 from clovecal.calibrators._monotone import MonotoneCalibrator, within_range
+from clovecal.domains import Domains
 
 
 class NaiveIsotonic(MonotoneCalibrator):
@@ -40,11 +39,19 @@ class NaiveIsotonic(MonotoneCalibrator):
         self.interpolation = interpolation
 
     def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
-        one_domain = np.zeros(len(rows.y), dtype=np.intp)
-        maps = []
-        for problem in range(rows.n_problems):
-            target = rows.target(problem)
-            score: FloatArray = rows.scores[:, problem]
-            cells = Cells.from_rows(score, target, codes=one_domain, n_domains=1, sample_weight=rows.weight)
-            maps.append(within_range(solve([cells]).steps[0], target))
-        return tuple(maps)
+        if rows.order is not None:
+            return tuple(self._fit_in_order(rows, problem) for problem in range(rows.n_problems))
+        one_domain = Domains(("all rows",), np.zeros(len(rows.y), dtype=np.intp), None, len(rows.y))
+        fits = [solve([cells]).steps[0] for cells in rows.cells_of(one_domain)]
+        return tuple(within_range(steps, rows.target(problem)) for problem, steps in enumerate(fits))
+
+    def _fit_in_order(self, rows: ScoredRows, problem: int) -> MonotoneSteps:
+        """Fit rows whose order is known, which takes no search for the blocks."""
+        assert rows.order is not None
+        order, target = rows.order[problem], rows.target(problem)
+        if rows.weight is None:
+            weight = np.ones(len(order))
+        else:
+            weight = rows.weight[order]
+            order, weight = order[weight > 0], weight[weight > 0]
+        return within_range(isotonic_steps(rows.scores[order, problem], target[order], weight), target)

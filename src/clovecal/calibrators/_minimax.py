@@ -16,12 +16,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from clovecal.calibrators._cells import CellFit, Cells
+from clovecal.calibrators._cells import CellFit, Cells, Runs, score_sums
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -30,6 +31,8 @@ Indices = NDArray[np.intp]
 INITIAL_RUNS = 512
 # Differences of risks below this fraction of the targets' second moment are rounding, not suboptimality.
 ROUNDING = 1e-14
+# With more domains than this per block, Newton's equations are solved over the blocks.
+MOST_DENSE = 4
 
 
 @dataclass(frozen=True)
@@ -135,10 +138,10 @@ def solve(
     iterations = 0
     while True:
         iterations += 1
-        runs = [cells.sums(start) for cells, start in zip(problems, starts, strict=True)]
+        runs = [cells.runs(start) for cells, start in zip(problems, starts, strict=True)]
         dual = _RestrictedDual(runs, at_zero, caps)
         weights, point = _maximise(dual, weights, interior=interior, relative_gap=tol / 10, absolute_gap=rounding / 10)
-        worst = dual.objective(point)
+        worst = dual.assess(weights, point).objective
         passes = [_full_pass(cells, start, weights) for cells, start in zip(problems, starts, strict=True)]
         lower_bound = float(weights @ at_zero) - sum(fit.explained for _, _, fit in passes)
         problems, starts = [cells for cells, _, _ in passes], [start for _, start, _ in passes]
@@ -165,13 +168,27 @@ def solve(
     )
 
 
-def best_domain_risks(problems: Sequence[Cells]) -> Floats:
+def best_domain_risks(problems: Sequence[Cells], domains: Sequence[int] | None = None) -> Floats:
     """Find the least risk that a monotone function of its own could give each domain, summed over the problems.
 
-    As `offsets` of :func:`solve` they turn the risk into the regret.
+    As `offsets` of :func:`solve` they turn the risk into the regret. ``domains`` are the numbers of those wanted; None:
+    all.
     """
-    total: Floats = np.sum([cells.best_domain_risks() for cells in problems], axis=0)
+    numbers = range(len(problems[0].domain_weight)) if domains is None else domains
+    total: Floats = np.sum([cells.best_domain_risks(numbers) for cells in problems], axis=0)
     return total
+
+
+def isotonic_steps(scores: Floats, y: Floats, weight: Floats) -> MonotoneSteps:
+    """Return the isotonic regression of rows whose scores rise and whose weights are positive.
+
+    Its values are ratios of plain sums, so that 3 of 10 is 0.3 to the last digit.
+    """
+    mass, moment, first = score_sums(scores, y, weight)
+    begin = isotonic_regression(moment / mass, weights=mass).blocks[:-1]
+    value = np.add.reduceat(moment, begin) / np.add.reduceat(mass, begin)
+    level = scores[first]
+    return _knots(level[begin], level[np.append(begin[1:], len(level)) - 1], value)
 
 
 @dataclass(frozen=True)
@@ -189,19 +206,33 @@ class _DualPoint:
 
 
 @dataclass(frozen=True)
+class _Assessment:
+    """What the adversary makes of the risks at some λ: `_RestrictedDual.assess`."""
+
+    excess: Floats
+    objective: float
+    gap: float
+
+
+@dataclass(frozen=True)
 class _RestrictedDual:
     """The dual, when blocks may only begin where a run of cells does, for weights of at most `caps` that sum to 1."""
 
-    runs: list[tuple[Floats, Floats]]
+    runs: list[Runs]
     at_zero: Floats
     caps: Floats
 
+    @cached_property
+    def capped(self) -> bool:
+        """Whether any weight has a bound."""
+        return bool(np.isfinite(self.caps).any())
+
     def __call__(self, weights: Floats) -> _DualPoint:
         point = _DualPoint(risks=self.at_zero.copy(), blocks=[], values=[], residuals=[], masses=[])
-        for run_mass, run_moment in self.runs:
-            total = run_mass @ weights
-            block = isotonic_regression(run_moment @ weights / total, weights=total).blocks[:-1]
-            mass, moment = np.add.reduceat(run_mass, block), np.add.reduceat(run_moment, block)
+        for runs in self.runs:
+            total, mixed = runs.mixed(weights)
+            block = isotonic_regression(mixed / total, weights=total).blocks[:-1]
+            mass, moment = runs.blocks(block)
             total = mass @ weights
             value = moment @ weights / total
             residual = moment - mass * value[:, None]
@@ -212,29 +243,31 @@ class _RestrictedDual:
             point.masses.append(total)
         return point
 
-    def curvature(self, point: _DualPoint) -> Floats:
-        """Minus the Hessian."""
-        per_problem = [(r.T / mass) @ r for r, mass in zip(point.residuals, point.masses, strict=True)]
-        curvature: Floats = 2 * np.sum(per_problem, axis=0)
-        return curvature
+    def curvature_root(self, point: _DualPoint) -> Floats:
+        """Return U, domains × blocks, of which U Uᵀ is minus the Hessian."""
+        parts = [residual.T * np.sqrt(2 / mass) for residual, mass in zip(point.residuals, point.masses, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
-    def level(self, point: _DualPoint) -> float:
-        """Return the risk down to which the adversary's weight reaches: the worst risk, if nothing is capped."""
+    def assess(self, weights: Floats, point: _DualPoint) -> _Assessment:
+        """Compare the risks with the level down to which the adversary's weight reaches: the worst, if none is capped.
+
+        Its objective is the most that weights can make of these risks; its gap is what the adversary could still gain
+        from weight below the level, and from room above it.
+        """
+        if not self.capped:
+            level = float(point.risks.max())
+            excess = point.risks - level
+            return _Assessment(excess=excess, objective=level, gap=float(-(weights @ excess)))
         worst_first = np.argsort(-point.risks, kind="stable")
         reached = np.cumsum(self.caps[worst_first]) >= 1 - ROUNDING
-        return float(point.risks[worst_first[np.argmax(reached)]])
-
-    def objective(self, point: _DualPoint) -> float:
-        """Return the most that weights can make of these risks."""
-        level = self.level(point)
-        above = np.maximum(point.risks - level, 0.0)
-        return level + float(np.sum(above[above > 0] * self.caps[above > 0]))
-
-    def gap(self, weights: Floats, point: _DualPoint) -> float:
-        """Return what the adversary could still gain: weight below the level, and room above it."""
-        excess = point.risks - self.level(point)
+        level = float(point.risks[worst_first[np.argmax(reached)]])
+        excess = point.risks - level
         above = excess > 0
-        return float(weights @ np.maximum(-excess, 0.0) + (self.caps - weights)[above] @ excess[above])
+        return _Assessment(
+            excess=excess,
+            objective=level + float(np.sum(excess[above] * self.caps[above])),
+            gap=float(weights @ np.maximum(-excess, 0.0) + (self.caps - weights)[above] @ excess[above]),
+        )
 
 
 def _maximise(
@@ -254,28 +287,39 @@ def _maximise(
     point = dual(weights)
     barrier = np.inf
     for step_number in range(max_steps):
-        gap = dual.gap(weights, point)
-        if gap <= max(relative_gap * abs(dual.objective(point)), absolute_gap):
+        found = dual.assess(weights, point)
+        if found.gap <= max(relative_gap * abs(found.objective), absolute_gap):
             break
         if step_number == 0:  # a vanished weight would take many steps to grow back
             weights = 0.99 * weights + 0.01 * interior
             point = dual(weights)
-            gap = dual.gap(weights, point)
-        excess = point.risks - dual.level(point)
-        barrier = min(barrier, 0.1 * gap / len(weights))
+            found = dual.assess(weights, point)
+        excess = found.excess
+        barrier = min(barrier, 0.1 * found.gap / len(weights))
         room = dual.caps - weights
         gradient = excess + barrier / weights - barrier / room
         lower, upper = barrier / weights + np.maximum(-excess, 0.0), barrier / room + np.maximum(excess, 0.0)
-        step = _newton_step(dual.curvature(point), gradient, lower + upper * (weights / room), weights)
+        step = _newton_step(dual.curvature_root(point), gradient, lower + upper * (weights / room), weights)
         weights, point = _line_search(dual, weights, step, float(step @ gradient), barrier)
     return weights, point
 
 
-def _newton_step(curvature: Floats, gradient: Floats, slack: Floats, weights: Floats) -> Floats:
-    """Solve (curvature + diag(slack/λ)) d = gradient − τ·1 for the τ that keeps Σ d = 0, in units of √λ."""
+def _newton_step(curvature_root: Floats, gradient: Floats, slack: Floats, weights: Floats) -> Floats:
+    """Solve (U Uᵀ + diag(slack/λ)) d = gradient − τ·1 for the τ that keeps Σ d = 0, in units of √λ."""
     root = np.sqrt(weights)
-    matrix = root[:, None] * curvature * root + np.diag(slack)
-    unconstrained, shift = np.linalg.solve(matrix, np.column_stack([root * gradient, root])).T
+    scaled = root[:, None] * curvature_root
+    right = np.column_stack([root * gradient, root])
+    k, blocks = scaled.shape
+    if k <= MOST_DENSE * blocks:
+        matrix = scaled @ scaled.T
+        matrix.flat[:: k + 1] += slack
+        solved = np.linalg.solve(matrix, right)
+    else:  # the Woodbury identity: a system of the blocks in place of one of the domains
+        over = right / slack[:, None]
+        inner = scaled.T @ (scaled / slack[:, None])
+        inner.flat[:: blocks + 1] += 1
+        solved = (right - scaled @ np.linalg.solve(inner, scaled.T @ over)) / slack[:, None]
+    unconstrained, shift = solved.T
     step: Floats = root * (unconstrained - shift * (root @ unconstrained) / (root @ shift))
     return step
 
@@ -304,8 +348,9 @@ def _line_search(
 
 
 def _even_starts(cells: Cells) -> Indices:
-    count = len(cells.cell_bucket)
-    return np.unique(np.linspace(0, count, min(count, INITIAL_RUNS), endpoint=False).astype(np.intp))
+    first = cells.first_of_bucket
+    chosen = np.linspace(0, len(first), min(len(first), INITIAL_RUNS), endpoint=False).astype(np.intp)
+    return first[np.unique(chosen)]
 
 
 def _full_pass(cells: Cells, starts: Indices, mixture: Floats) -> tuple[Cells, Indices, CellFit]:
@@ -326,11 +371,15 @@ def _steps(cells: Cells, starts: Indices, values: Floats) -> MonotoneSteps:
     if unsorted_edge.any():
         cells, begins = cells.sort(unsorted_edge)
         return _steps(cells, begins[starts], values)
-    knots = np.column_stack([cells.cell_score[starts], cells.cell_score[ends]])
-    keep = np.column_stack([np.ones(len(starts), dtype=bool), starts != ends])
+    return _knots(cells.cell_score[starts], cells.cell_score[ends], values + cells.centre)
+
+
+def _knots(low: Floats, high: Floats, values: Floats) -> MonotoneSteps:
+    """Express blocks from ``low`` to ``high``, of which those of one score have one knot."""
+    keep = np.column_stack([np.ones(len(low), dtype=bool), low != high])
     # Sums of blocks in another order than the regression's own may differ from it in the last digit.
-    values = np.maximum.accumulate(values + cells.centre)
-    return MonotoneSteps(knots[keep], np.repeat(values, keep.sum(axis=1)))
+    values = np.maximum.accumulate(values)
+    return MonotoneSteps(np.column_stack([low, high])[keep], np.repeat(values, keep.sum(axis=1)))
 
 
 def _warn_of_gap(gap: float, worst: float, tol: float) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from clovecal._checks import check_choice, check_count, check_positive, check_share
+import numpy as np
+
+from clovecal._checks import FloatArray, check_choice, check_count, check_positive, check_share
 from clovecal.calibrators import stored
 from clovecal.calibrators._base import ScoredRows
-from clovecal.calibrators._cells import Cells
 from clovecal.calibrators._minimax import MonotoneSteps, best_domain_risks, solve
 from clovecal.calibrators._monotone import MonotoneCalibrator, within_range
 from clovecal.domains import Name
@@ -121,18 +122,11 @@ class RobustIsotonic(MonotoneCalibrator):
         if rows.domains is None:
             raise InputError("domains", "is None", "a robust fit needs one label per row or an n×k membership matrix")
         domains = rows.domains.merge_small(self.min_domain_size, rows.weight)
-        problems = [
-            Cells.from_rows(
-                rows.scores[:, problem],
-                rows.target(problem),
-                codes=domains.codes,
-                rows=domains.rows,
-                n_domains=len(domains.names),
-                sample_weight=rows.weight,
-            )
-            for problem in range(rows.n_problems)
-        ]
-        offsets = best_domain_risks(problems) if self.objective == "regret" else None
+        merged = domains is not rows.domains
+        problems = rows.cells_of(domains) if merged else rows.cells
+        offsets = None
+        if self.objective == "regret":
+            offsets = best_domain_risks(problems) if merged else _best_risks(rows)
         fit = solve(problems, offsets=offsets, shrinkage=self.shrinkage, tol=self.tol)
         self.domain_rows_ = dict(domains.counts)
         self.certificate_ = Certificate(
@@ -170,6 +164,17 @@ class RobustIsotonic(MonotoneCalibrator):
         certificate = restored.certificate_
         stored.same_domains(restored.domain_rows_, certificate.domain_weights, certificate.domain_risks)
         return restored
+
+
+def _best_risks(rows: ScoredRows) -> FloatArray:
+    """Return the best risk of each domain, of which those are fitted that no fit before has."""
+    assert rows.domains is not None
+    names, known = rows.domains.names, rows.best_risks
+    missing = [number for number, name in enumerate(names) if name not in known]
+    if missing:
+        found = best_domain_risks(rows.cells, missing)
+        known.update(zip((names[number] for number in missing), found.tolist(), strict=True))
+    return np.array([known[name] for name in names])
 
 
 def check_shrinkage(value: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -11,10 +11,12 @@ from sklearn.base import clone
 from clovecal._checks import FloatArray
 from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._isotonic import NaiveIsotonic
-from clovecal.domains import Name
+from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
+from clovecal.metrics import RowMean
+from clovecal.progress import SILENT, Progress
 
-__all__ = ["leave_domains_out", "squared_error"]
+__all__ = ["leave_domains_out", "squared_errors"]
 
 T = TypeVar("T")
 
@@ -22,10 +24,11 @@ T = TypeVar("T")
 def leave_domains_out(
     rows: ScoredRows,
     calibrators: Mapping[str, Calibrator | None],
-    judge: Callable[[FloatArray, ScoredRows], T],
+    judge: Callable[[FloatArray, ScoredRows], Sequence[T]],
     *,
     max_folds: int = 20,
     fit_on: ScoredRows | None = None,
+    progress: Progress = SILENT,
 ) -> dict[str, dict[Name, T]]:
     """Fit each calibrator without a domain and judge it on that domain's rows, for each domain in turn.
 
@@ -36,12 +39,15 @@ def leave_domains_out(
     calibrators
         Unfitted calibrators by name, of which each fold fits a copy; None leaves the scores as they are.
     judge
-        Called with calibrated values and the rows they belong to, one domain's; returns what is to be known of them.
+        Called with calibrated values and the rows they belong to, those of all domains left out together; returns what
+        is to be known of each of these domains, in the order of ``rows.domains.names``.
     max_folds
         With more domains than this, several are left out at a time.
     fit_on
         Rows to fit on, where they are others than those judged: fewer of them, or summed ones. Their domains must be
         the same, in the same order. Rows of weight zero are not fitted on.
+    progress
+        Shows how many of the fits are done.
 
     Returns
     -------
@@ -58,12 +64,15 @@ def leave_domains_out(
     Where fewer domains are left than a calibrator needs (`Calibrator.domains_needed`), `NaiveIsotonic` takes its place:
     with one domain left, that is what robust calibration comes to.
 
+    All fits share what does not depend on who is left out: the order of the scores and, unless domains overlap, the
+    least risk of each domain alone.
+
     Examples
     --------
     Two domains share their scores; B's labels are all 1, A's all 0, so that each is judged by the other's mean.
 
     >>> rows = ScoredRows.of([0.5] * 4, [0, 0, 1, 1], domains=list("AABB"))
-    >>> leave_domains_out(rows, {"naive": NaiveIsotonic(), "as it is": None}, squared_error)
+    >>> leave_domains_out(rows, {"naive": NaiveIsotonic(), "as it is": None}, squared_errors)
     {'naive': {'A': 1.0, 'B': 1.0}, 'as it is': {'A': 0.25, 'B': 0.25}}
     """
     source = rows if fit_on is None else fit_on
@@ -72,7 +81,9 @@ def leave_domains_out(
     names = rows.domains.names
     if source.domains.names != names:
         raise InputError("fit_on", "has other domains than the rows", "pass rows of the same domains in the same order")
-    by_domain = [rows.subset(members) for _, members in rows.domains.split()]
+    source = source.in_order()
+    assert source.domains is not None
+    task = progress.task("Leaving domains out", total=min(max_folds, len(names)) * len(calibrators))
     results: dict[str, dict[Name, T]] = {name: {} for name in calibrators}
     for left_out, outside in source.domains.each_left_out(max_folds):
         kept = outside if source.weight is None else outside[source.weight[outside] > 0]
@@ -82,18 +93,39 @@ def leave_domains_out(
                 "domains", "overlap so much that leaving one out leaves no rows", "pass fewer or disjoint domains"
             )
         training = source.subset(kept, domains)
+        if domains.partition:  # each domain keeps all its rows
+            training.best_risks.update(source.best_risks)
+        judged = _only(rows, rows.domains, left_out)
         for name, calibrator in calibrators.items():
-            fitted = _fitted(calibrator, training)
-            for number in left_out:
-                results[name][names[number]] = judge(fitted(by_domain[number].scores), by_domain[number])
+            found = judge(_fitted(calibrator, training)(judged.scores), judged)
+            results[name].update(zip((names[number] for number in left_out), found, strict=True))
+            task.advance()
+        if domains.partition:
+            source.best_risks.update(training.best_risks)
     return {name: {domain: result[domain] for domain in names} for name, result in results.items()}
 
 
-def squared_error(calibrated: FloatArray, rows: ScoredRows) -> float:
-    """Return the mean squared error (Brier score, summed over classes) of calibrated values on their rows."""
+def squared_errors(calibrated: FloatArray, rows: ScoredRows) -> list[float]:
+    """Return each domain's mean squared error (Brier score, summed over classes) of calibrated values."""
+    assert rows.domains is not None
     targets = np.column_stack([rows.target(problem) for problem in range(rows.n_problems)])
-    squares = (calibrated.reshape(targets.shape) - targets) ** 2
-    return float(np.average(squares.sum(axis=1), weights=rows.weight))
+    squares = ((calibrated.reshape(targets.shape) - targets) ** 2).sum(axis=1)
+    by_domain: list[float] = RowMean(squares, rows.weight).values(rows.domains)[:-1].tolist()
+    return by_domain
+
+
+def _only(rows: ScoredRows, domains: Domains, numbers: Sequence[int]) -> ScoredRows:
+    """Return the rows of these domains, in no others."""
+    position = np.full(len(domains.names), -1)
+    position[numbers] = np.arange(len(numbers))
+    codes = position[domains.codes]
+    pairs = np.flatnonzero(codes >= 0)
+    names = tuple(domains.names[number] for number in numbers)
+    if domains.rows is None:
+        return rows.subset(pairs, Domains(names, codes[pairs], None, len(pairs)))
+    members = np.unique(domains.rows[pairs])
+    places = np.searchsorted(members, domains.rows[pairs])
+    return rows.subset(members, Domains(names, codes[pairs], places, len(members)))
 
 
 def _fitted(calibrator: Calibrator | None, rows: ScoredRows) -> Callable[[FloatArray], FloatArray]:

@@ -197,8 +197,9 @@ class Domains:
             rows = np.repeat(np.arange(len(kept)), count)
             within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
             codes = self.codes[np.repeat(first[kept], count) + within]
-        used, codes = np.unique(codes, return_inverse=True)
-        return Domains(tuple(self.names[number] for number in used), codes, rows, len(kept))
+        used = np.bincount(codes, minlength=len(self.names)) > 0
+        names = tuple(self.names[number] for number in np.flatnonzero(used))
+        return Domains(names, (np.cumsum(used) - 1)[codes], rows, len(kept))
 
     def merge_small(self, min_rows: int, weight: FloatArray | None = None) -> Domains:
         """Put the domains with fewer rows than ``min_rows`` together as one; leave it out if it is still too small.

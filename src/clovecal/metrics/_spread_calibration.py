@@ -16,6 +16,7 @@ from clovecal._checks import AnyArray, FloatArray
 from clovecal.domains import Domains, pooled_value
 from clovecal.domains.sums import cell_sums, divide_or
 from clovecal.errors import InputError
+from clovecal.metrics._effective_sizes import cautious_sizes
 from clovecal.metrics._per_domain import register_metric
 from clovecal.metrics._regression import called_f
 from clovecal.rows import Rows
@@ -77,6 +78,7 @@ class SpreadRatio:
 
     ratio: FloatArray
     weight: FloatArray | None
+    weights: str
 
     @property
     def n_rows(self) -> int:
@@ -97,6 +99,8 @@ class SpreadRatio:
         total, first, second = self._moments(domains)
         mean = divide_or(first, total, np.nan)
         kurtosis = divide_or(divide_or(second, total, np.nan), mean**2, _NORMAL_KURTOSIS)
+        if self.weight is not None and self.weights == "sampling":
+            total = cautious_sizes(self.ratio, self.weight, domains)
         shrunk = (total * kurtosis + _PSEUDO_ROWS * _NORMAL_KURTOSIS) / (total + _PSEUDO_ROWS)
         # a mean of m squared normal errors has variance 2/m; with this kurtosis m rows count as many
         freedom = np.minimum(total, 2 * total / np.maximum(shrunk - 1, 1e-9))
@@ -124,7 +128,7 @@ def _prepare(rows: Rows) -> SpreadRatio:
     if variance.min() == 0:
         row = int(np.argmin(variance))
         raise InputError("p", "has a variance of 0", "pass positive variances, or the means alone", row=row)
-    return SpreadRatio((rows.y - rows.score) ** 2 / variance, rows.weight)
+    return SpreadRatio((rows.y - rows.score) ** 2 / variance, rows.weight, rows.weights)
 
 
 register_metric(spread_calibration, _prepare, higher_is_better=False, task="regression")
