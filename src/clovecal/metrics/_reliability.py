@@ -95,7 +95,7 @@ def reliability_curve(
     ((outcome, score),) = outcomes_and_scores(rows, of)
     bins, level = _checked_options(bins, binning, interval, ci)
     index, edges = _bins_of(score, rows.weight, bins, binning)
-    return _Cells.of(index, outcome, score, rows, slice(None), edges).curve(interval, level)
+    return _Cells.of(index, outcome, score, rows.weight, rows.weights, edges).curve(interval, level)
 
 
 def reliability_curves_of(
@@ -125,7 +125,8 @@ def reliability_curves_of(
     index, edges = _bins_of(score, rows.weight, bins, binning)
 
     def curve(members: slice | IntArray) -> ReliabilityCurve:
-        cells = _Cells.of(index[members], outcome[members], score[members], rows, members, edges)
+        weight = None if rows.weight is None else rows.weight[members]
+        cells = _Cells.of(index[members], outcome[members], score[members], weight, rows.weights, edges)
         return cells.joined(min_rows).curve(interval, level)
 
     by_domain = {name: curve(members) for name, members in rows.domains.split()}
@@ -147,11 +148,11 @@ def _bins_of(score: FloatArray, weights: FloatArray | None, bins: int, binning: 
     return index, _mass_edges(score[counted], index[counted], bins)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Cells:
     """What a curve is made of: each bin's weight, its sums of outcomes and scores, and the edges.
 
-    ``sampled`` are the sums behind effective sizes, of sampling weights.
+    ``sampled`` has the sums behind the effective size of a sample with unequal weights; None: the weight is the size.
     """
 
     count: FloatArray
@@ -166,19 +167,23 @@ class _Cells:
         index: IntArray,
         outcome: AnyArray,
         score: FloatArray,
-        rows: Rows,
-        members: slice | IntArray,
+        given: FloatArray | None,
+        weights: str,
         edges: FloatArray,
     ) -> _Cells:
-        bins = len(edges) - 1
-        weight = np.ones(len(score)) if rows.weight is None else rows.weight[members]
+        weight = np.ones(len(score)) if given is None else given
 
-        def summed(*columns: FloatArray) -> FloatArray:
-            return np.stack([weighted_counts(index, column, bins) for column in columns])
+        def summed(values: FloatArray) -> FloatArray:
+            return weighted_counts(index, values, len(edges) - 1)
 
-        count, hits, scores = summed(weight, weight * outcome, weight * score)
-        sampling = rows.weight is not None and rows.weights == "sampling"
-        return cls(count, hits, scores, summed(*terms(outcome, weight)) if sampling else None, edges)
+        unequal = given is not None and weights == "sampling"
+        return cls(
+            count=summed(weight),
+            hits=summed(weight * outcome),
+            scores=summed(weight * score),
+            sampled=np.stack([summed(term) for term in terms(outcome, weight)]) if unequal else None,
+            edges=edges,
+        )
 
     def joined(self, min_rows: float) -> _Cells:
         """Join neighbours, from the left, until each has that much weight; what is left at the end joins the last."""
@@ -190,21 +195,26 @@ class _Cells:
             if gathered >= min_rows and self.count[number + 1 :].sum() >= min_rows:
                 first.append(number + 1)
                 gathered = 0.0
-        count, hits, scores = (np.add.reduceat(values, first) for values in (self.count, self.hits, self.scores))
-        sampled = None if self.sampled is None else np.add.reduceat(self.sampled, first, axis=1)
-        return _Cells(count, hits, scores, sampled, self.edges[[*first, -1]])
+        return _Cells(
+            count=np.add.reduceat(self.count, first),
+            hits=np.add.reduceat(self.hits, first),
+            scores=np.add.reduceat(self.scores, first),
+            sampled=None if self.sampled is None else np.add.reduceat(self.sampled, first, axis=1),
+            edges=self.edges[[*first, -1]],
+        )
 
     def curve(self, interval: str, level: float) -> ReliabilityCurve:
-        confidence = divide_or(self.scores, self.count, np.nan)
-        frequency = divide_or(self.hits, self.count, np.nan)
-        size = self.count if self.sampled is None else SampledMeans.from_sums(self.sampled).effective
+        count = self.count
+        size = count if self.sampled is None else SampledMeans.from_sums(self.sampled).effective
+        confidence = divide_or(self.scores, count, np.nan)
+        frequency = divide_or(self.hits, count, np.nan)
         if interval == "wilson":
             low, high = wilson_interval(frequency, size, level)
         else:
-            low, high = _jeffreys_interval(divide_or(self.hits, self.count, 0.0) * size, size, level)
-        low, high = (np.where(self.count > 0, limit, np.nan) for limit in (low, high))
+            low, high = _jeffreys_interval(divide_or(self.hits, count, 0.0) * size, size, level)
+        low, high = (np.where(count > 0, limit, np.nan) for limit in (low, high))
         return ReliabilityCurve(
-            edges=self.edges, count=self.count, confidence=confidence, frequency=frequency, low=low, high=high
+            edges=self.edges, count=count, confidence=confidence, frequency=frequency, low=low, high=high
         )
 
 
