@@ -20,6 +20,7 @@ from clovecal.errors import InputError
 KINDS = ("probability", "score", "class probabilities", "class scores", "predicted mean")
 LEVELS = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)
 _PROBABILITIES = ("probability", "class probabilities")
+_FAR_PROBABILITY = 0.1  # outside the fitted range, however narrow that is
 _ROUNDING = 1e-6  # what rounding may put outside [0, 1]
 _SUM_ROUNDING = 1e-3  # what rounding may take from the sum of a row's class probabilities
 _CHANCE = 1e-6  # below this, rows that all lie in [0, 1] are not taken for a sample of scores that do not
@@ -132,9 +133,21 @@ class FittedOn:
         """The smallest and the largest score, of all columns."""
         return min(one[0] for one in self.quantiles), max(one[-1] for one in self.quantiles)
 
+    def _far_limits(self) -> list[tuple[float, float]]:
+        least = _FAR_PROBABILITY if self.probabilities else 0.0
+        limits = []
+        for column in self.quantiles:
+            low, high = column[0], column[-1]
+            reach = max((high - low) or max(abs(low), 1.0), least)
+            limits.append((low - reach, high + reach))
+        return limits
+
     def far(self, scores: FloatArray) -> int:
-        """Return how many rows have a score that is farther outside the range than the range is wide."""
-        limits = np.array([_far_limits(one) for one in self.quantiles])
+        """Return how many rows have a score that is farther outside the range than the range is wide.
+
+        A probability is far from .1 on: a narrow range of them says little of where others may be.
+        """
+        limits = np.array(self._far_limits())
         return int(((scores < limits[:, 0]) | (scores > limits[:, 1])).any(axis=1).sum())
 
     def reject_other_scale(self, scores: FloatArray, name: str = "scores", *, first: int = 0) -> None:
@@ -182,7 +195,7 @@ class FittedOn:
                 f"All {len(scores):,} scores lie between 0 and 1; the calibrator was fitted on scores {known}. "
                 "Are these probabilities, and those were not?"
             )
-        limits = [_far_limits(one) for one in self.quantiles]
+        limits = self._far_limits()
         if any(scores[:, c].min() < near or scores[:, c].max() > end for c, (near, end) in enumerate(limits)):
             return (
                 f"The scores go from {low:.4g} to {high:.4g}, far outside what the calibrator was fitted on ({known}); "
@@ -296,12 +309,6 @@ def _quantiles(scores: FloatArray, weight: FloatArray | None) -> tuple[tuple[flo
         scores, weight = scores[weight > 0], weight[weight > 0]
     found = np.quantile(scores, LEVELS, axis=0, method="inverted_cdf", weights=weight)
     return tuple(tuple(column) for column in found.T.tolist())
-
-
-def _far_limits(quantiles: Sequence[float]) -> tuple[float, float]:
-    low, high = quantiles[0], quantiles[-1]
-    reach = (high - low) or max(abs(low), 1.0)
-    return low - reach, high + reach
 
 
 def _share_in_unit(quantiles: Sequence[float]) -> float:

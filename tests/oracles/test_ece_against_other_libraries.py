@@ -155,7 +155,7 @@ def test_binary_confidence_agrees_with_the_libraries_two_column_form(binary_prob
     both = np.column_stack([1 - p, p])
     ours = cc.ece(y, p, bins=bins, of="confidence")
     assert ours == pytest.approx(calibration.get_ece(both, y, num_bins=bins), abs=1e-12)
-    assert ours == pytest.approx(cc.ece(y, both, bins=bins), abs=1e-12)
+    assert ours == pytest.approx(cc.ece(y, both, bins=bins, of="confidence"), abs=1e-12)
     theirs = torchmetrics.multiclass_calibration_error(
         torch.from_numpy(np.minimum(both, 1 - 2.0**-24)), torch.from_numpy(y), num_classes=2, n_bins=bins
     )

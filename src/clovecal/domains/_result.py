@@ -161,6 +161,8 @@ def domain_result(
     # other side is not: the truth's worst domain is one fixed domain, whose own limit already covers it.
     k = len(domains.names)
     limits = estimator.intervals(domains, [ci, 1 - (1 - ci) / k], resamples, rng)
+    # A higher level's interval holds a lower one's, which quantiles of simulated tables need not do by themselves.
+    limits[1] = np.stack((limits[..., 0].min(axis=0), limits[..., 1].max(axis=0)), axis=-1)
     own, corrected = limits[0, :k], limits[1, :k]
     if higher_is_better:
         worst = (float(own[:, 0].min()), float(corrected[:, 1].min()))
