@@ -42,13 +42,13 @@ def auc(y: Any, p: Any, *, sample_weight: Any = None) -> float:
     A pair of equal probabilities counts half, as in scikit-learn. The value says nothing about calibration: it stays
     the same under any increasing map. Frequencies count as repeated rows, in the interval too.
 
-    In `per_domain` the interval is not simulated: it has DeLong's variance and is made on the logit scale, so
-    that it stays inside (0, 1). With fewer than 20 events, or than 20 others, the largest of DeLong's variance and
-    Hanley and McNeil's of the area and of its mirror image is taken: DeLong's alone lies above a true .9 in 8% of
-    tables with 10 events and 90 others, where 2.5% is meant; so made, neither side misses more often than that in the
-    cells that the tests simulate. With a single event (or a single other), whose spread no data can show, it is the largest that
-    any score can have, A(1 − A). Where every pair is in order, or none, half a pair is added to both sides. A domain
-    in which the value is not defined has the interval (0, 1).
+    In `per_domain` the interval is not simulated: it has DeLong's variance and is made on the logit scale, so that it
+    stays inside (0, 1). With fewer than 20 events, or than 20 others, the largest of DeLong's variance and Hanley and
+    McNeil's of the area and of its mirror image is taken: DeLong's alone lies above a true .9 in 8% of tables with 10
+    events and 90 others, where 2.5% is meant; so made, neither side misses more often than that in the cells that the
+    tests simulate. With a single event (or a single other), whose spread no data can show, it is the largest that any
+    score can have, A(1 − A). Where every pair is in order, or none, half a pair is added to both sides. A domain in
+    which the value is not defined has the interval (0, 1).
 
     References
     ----------
