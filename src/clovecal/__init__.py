@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.metrics import InvarianceTest as InvarianceTest
     from clovecal.metrics import ReliabilityCurve as ReliabilityCurve
     from clovecal.metrics import accuracy as accuracy
+    from clovecal.metrics import auc as auc
     from clovecal.metrics import brier as brier
     from clovecal.metrics import brier_decomposition as brier_decomposition
     from clovecal.metrics import ece as ece
@@ -36,10 +37,13 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.metrics import irm_penalty as irm_penalty
     from clovecal.metrics import log_loss as log_loss
     from clovecal.metrics import mmce as mmce
+    from clovecal.metrics import net_benefit as net_benefit
     from clovecal.metrics import per_domain as per_domain
     from clovecal.metrics import register_metric as register_metric
     from clovecal.metrics import regression_calibration as regression_calibration
     from clovecal.metrics import reliability_curve as reliability_curve
+    from clovecal.metrics import sensitivity as sensitivity
+    from clovecal.metrics import specificity as specificity
     from clovecal.metrics import spread_calibration as spread_calibration
     from clovecal.scorers import DomainScorer as DomainScorer
     from clovecal.scorers import make_domain_scorer as make_domain_scorer
@@ -70,6 +74,7 @@ _NAMES = {
         "InvarianceTest",
         "ReliabilityCurve",
         "accuracy",
+        "auc",
         "brier",
         "brier_decomposition",
         "ece",
@@ -77,10 +82,13 @@ _NAMES = {
         "irm_penalty",
         "log_loss",
         "mmce",
+        "net_benefit",
         "per_domain",
         "register_metric",
         "regression_calibration",
         "reliability_curve",
+        "sensitivity",
+        "specificity",
         "spread_calibration",
     ),
     "clovecal.scorers": ("DomainScorer", "make_domain_scorer"),

@@ -457,3 +457,16 @@ def test_what_per_domain_cannot_use_is_refused_in_one_sentence(case):
 def test_a_direction_that_is_right_may_be_said():
     said = cc.per_domain(cc.accuracy, Y, P, domains=COUNTRY, higher_is_better=True)
     assert said == cc.per_domain(cc.accuracy, Y, P, domains=COUNTRY)
+
+
+def test_a_metric_of_ones_own_that_is_not_defined_in_a_domain_does_not_make_it_the_worst():
+    def share_of_events_found(y, p):
+        return float((p[y == 1] > 0.5).mean()) if y.any() else float("nan")
+
+    y, p, domains = np.array([0, 1, 0, 0, 1, 1]), np.array([0.2, 0.9, 0.6, 0.7, 0.9, 0.1]), list("AABBCC")
+    result = cc.per_domain(
+        share_of_events_found, y, p, domains=domains, higher_is_better=True, ci=0.9, resamples=20, rng=0
+    )
+    assert (result.worst_domain, result.worst, result.mean, result.gap) == ("C", 0.5, 0.75, 0.5)
+    assert dict(result.defined) == {"A": 1.0, "C": 0.5}
+    assert np.isnan(result.by_domain["B"])

@@ -243,10 +243,35 @@ class _RestrictedDual:
             point.masses.append(total)
         return point
 
+    def curvature(self, point: _DualPoint) -> Floats:
+        """Minus the Hessian."""
+        per_problem = [(r.T / mass) @ r for r, mass in zip(point.residuals, point.masses, strict=True)]
+        curvature: Floats = 2 * np.sum(per_problem, axis=0)
+        return curvature
+
     def curvature_root(self, point: _DualPoint) -> Floats:
         """Return U, domains × blocks, of which U Uᵀ is minus the Hessian."""
-        parts = [residual.T * np.sqrt(2 / mass) for residual, mass in zip(point.residuals, point.masses, strict=True)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        parts = [r.T * np.sqrt(2 / mass) for r, mass in zip(point.residuals, point.masses, strict=True)]
+        return np.concatenate(parts, axis=1)
+
+    def newton_step(self, point: _DualPoint, gradient: Floats, slack: Floats, weights: Floats) -> Floats:
+        """Solve (curvature + diag(slack/λ)) d = gradient − τ·1 for the τ that keeps Σ d = 0, in units of √λ."""
+        root = np.sqrt(weights)
+        right = np.column_stack([root * gradient, root])
+        blocks = sum(len(mass) for mass in point.masses)
+        if len(root) <= MOST_DENSE * blocks:
+            matrix = root[:, None] * self.curvature(point) * root
+            matrix.flat[:: len(root) + 1] += slack
+            solved = np.linalg.solve(matrix, right)
+        else:  # the Woodbury identity: a system of the blocks in place of one of the domains
+            scaled = root[:, None] * self.curvature_root(point)
+            inner = scaled.T @ (scaled / slack[:, None])
+            inner.flat[:: blocks + 1] += 1
+            within = np.linalg.solve(inner, scaled.T @ (right / slack[:, None]))
+            solved = (right - scaled @ within) / slack[:, None]
+        unconstrained, shift = solved.T
+        step: Floats = root * (unconstrained - shift * (root @ unconstrained) / (root @ shift))
+        return step
 
     def assess(self, weights: Floats, point: _DualPoint) -> _Assessment:
         """Compare the risks with the level down to which the adversary's weight reaches: the worst, if none is capped.
@@ -299,29 +324,9 @@ def _maximise(
         room = dual.caps - weights
         gradient = excess + barrier / weights - barrier / room
         lower, upper = barrier / weights + np.maximum(-excess, 0.0), barrier / room + np.maximum(excess, 0.0)
-        step = _newton_step(dual.curvature_root(point), gradient, lower + upper * (weights / room), weights)
+        step = dual.newton_step(point, gradient, lower + upper * (weights / room), weights)
         weights, point = _line_search(dual, weights, step, float(step @ gradient), barrier)
     return weights, point
-
-
-def _newton_step(curvature_root: Floats, gradient: Floats, slack: Floats, weights: Floats) -> Floats:
-    """Solve (U Uᵀ + diag(slack/λ)) d = gradient − τ·1 for the τ that keeps Σ d = 0, in units of √λ."""
-    root = np.sqrt(weights)
-    scaled = root[:, None] * curvature_root
-    right = np.column_stack([root * gradient, root])
-    k, blocks = scaled.shape
-    if k <= MOST_DENSE * blocks:
-        matrix = scaled @ scaled.T
-        matrix.flat[:: k + 1] += slack
-        solved = np.linalg.solve(matrix, right)
-    else:  # the Woodbury identity: a system of the blocks in place of one of the domains
-        over = right / slack[:, None]
-        inner = scaled.T @ (scaled / slack[:, None])
-        inner.flat[:: blocks + 1] += 1
-        solved = (right - scaled @ np.linalg.solve(inner, scaled.T @ over)) / slack[:, None]
-    unconstrained, shift = solved.T
-    step: Floats = root * (unconstrained - shift * (root @ unconstrained) / (root @ shift))
-    return step
 
 
 def _line_search(

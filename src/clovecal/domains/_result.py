@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -50,7 +51,7 @@ class DomainResult:
     overall
         Its value on all rows, those in no domain included.
     by_domain
-        Its value on each domain's rows.
+        Its value on each domain's rows; NaN where it is not defined, as is the sensitivity of a domain without events.
     intervals
         Confidence interval of each domain; empty unless ``ci`` was given.
     simultaneous_intervals
@@ -73,24 +74,29 @@ class DomainResult:
 
     @property
     def mean(self) -> float:
-        """The plain average over domains (the paper's average ECE)."""
-        return float(np.mean(list(self.by_domain.values())))
+        """The plain average over the domains where it is defined (the paper's average ECE); NaN if there is none."""
+        return float(np.mean(list(self.defined.values()))) if self.defined else math.nan
 
     @property
-    def worst_domain(self) -> Name:
-        """The name of the domain with the worst value."""
+    def defined(self) -> Mapping[Name, float]:
+        """The values of the domains that have one."""
+        return {name: value for name, value in self.by_domain.items() if not math.isnan(value)}
+
+    @property
+    def worst_domain(self) -> Name | None:
+        """The name of the domain with the worst value; None where the metric is defined in no domain."""
         pick = min if self.higher_is_better else max
-        return pick(self.by_domain, key=lambda name: self.by_domain[name])
+        return pick(self.defined.items(), key=lambda item: item[1], default=(None, math.nan))[0]
 
     @property
     def worst(self) -> float:
-        """The worst domain's value: the lowest accuracy, the highest calibration error."""
-        return self.by_domain[self.worst_domain]
+        """The worst domain's value: the lowest accuracy, the highest calibration error; NaN if there is none."""
+        return (min if self.higher_is_better else max)(self.defined.values(), default=math.nan)
 
     @property
     def gap(self) -> float:
-        """The spread over domains: largest minus smallest value."""
-        return max(self.by_domain.values()) - min(self.by_domain.values())
+        """The spread over the domains where it is defined: largest minus smallest value; NaN if there is none."""
+        return max(self.defined.values()) - min(self.defined.values()) if self.defined else math.nan
 
     @property
     def by_evidence(self) -> tuple[Name, ...]:
@@ -165,9 +171,9 @@ def domain_result(
     limits[1] = np.stack((limits[..., 0].min(axis=0), limits[..., 1].max(axis=0)), axis=-1)
     own, corrected = limits[0, :k], limits[1, :k]
     if higher_is_better:
-        worst = (float(own[:, 0].min()), float(corrected[:, 1].min()))
+        worst = (float(np.fmin.reduce(own[:, 0])), float(np.fmin.reduce(corrected[:, 1])))
     else:
-        worst = (float(corrected[:, 0].max()), float(own[:, 1].max()))
+        worst = (float(np.fmax.reduce(corrected[:, 0])), float(np.fmax.reduce(own[:, 1])))
     low, high = limits[0, k].tolist()
     return replace(
         result,

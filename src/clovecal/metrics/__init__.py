@@ -1,6 +1,7 @@
 """The metrics, one per file: plain functions of labels, predictions and weights."""
 
 from clovecal.metrics._accuracy import accuracy
+from clovecal.metrics._auc import auc
 from clovecal.metrics._brier import brier
 from clovecal.metrics._brier_decomposition import BrierDecomposition, brier_decomposition
 from clovecal.metrics._class_shares import ClassShare, class_shares
@@ -17,6 +18,7 @@ from clovecal.metrics._row_mean import RowMean
 from clovecal.metrics._score_histograms import ScoreHistogram, ScoreHistograms
 from clovecal.metrics._spread_calibration import spread_calibration
 from clovecal.metrics._squared_error import mean_squared_error
+from clovecal.metrics._threshold import net_benefit, sensitivity, specificity
 
 __all__ = [
     "BrierDecomposition",
@@ -27,6 +29,7 @@ __all__ = [
     "ScoreHistogram",
     "ScoreHistograms",
     "accuracy",
+    "auc",
     "brier",
     "brier_decomposition",
     "class_shares",
@@ -38,9 +41,12 @@ __all__ = [
     "mean_squared_error",
     "metric_names",
     "mmce",
+    "net_benefit",
     "per_domain",
     "register_metric",
     "regression_calibration",
     "reliability_curve",
+    "sensitivity",
+    "specificity",
     "spread_calibration",
 ]
