@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +14,6 @@ import numpy as np
 from clovecal._checks import FloatArray, check_count, check_fraction, check_rng
 from clovecal.domains import DomainResult, Name
 from clovecal.findings import (
-    LABELS,
     MISCALIBRATED,
     ODDS_RATIO,
     WITHIN,
@@ -32,19 +29,24 @@ from clovecal.metrics import (
     RowMean,
     ScoreHistograms,
     accuracy,
+    auc,
     brier,
     ece,
     log_loss,
     mean_squared_error,
     mmce,
+    net_benefit,
     on_rows,
     regression_calibration,
+    sensitivity,
+    specificity,
     spread_calibration,
 )
 from clovecal.notebook import columns_of_audit, describe_audit, html_of_audit, to_frame
 from clovecal.rows import Rows
+from clovecal.terminal import as_text
 from clovecal.text import as_json_values
-from clovecal.verdicts import finding_meanings, invariance_in_words, verdict_on_calibration
+from clovecal.verdicts import invariance_in_words, verdict_on_calibration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
     from clovecal.expecting import RepairStudy
     from clovecal.selection import Selection
 
-_LINES_IN_TEXT = 60
-_SMALLEST_P = 0.001  # that is written as a number
 _NOT_IN_JSON = ("bins", "table")
 ERROR_NAMES = MappingProxyType({"binary": "ECE", "multiclass": "ECE", "regression": "error"})
 
@@ -89,6 +89,8 @@ class Audit:
         What the rows of each domain, and all rows together, show; see `clovecal.findings.Finding`.
     bins
         Bins of the calibration error and the curves.
+    threshold
+        Where sensitivity, specificity and net benefit are; None: they were not asked for.
     table
         The rows themselves, checked.
     """
@@ -109,6 +111,7 @@ class Audit:
     findings: Mapping[Name, Finding]
     overall_finding: Finding
     bins: int = field(repr=False)
+    threshold: float | None
     table: Rows = field(repr=False)
 
     @property
@@ -297,7 +300,7 @@ class Audit:
         return html_of_audit(self)
 
     def __str__(self) -> str:
-        return _as_text(self)
+        return as_text(self)
 
 
 def audit(
@@ -313,6 +316,7 @@ def audit(
     odds_ratio: float = ODDS_RATIO,
     tolerance: float | None = None,
     min_rows: int = 0,
+    threshold: float | None = None,
     resamples: int = 1000,
     rng: np.random.Generator | int | None = 0,
     positive: Any = None,
@@ -347,6 +351,8 @@ def audit(
         The same as a calibration error (in units of y for regression), in place of an odds ratio.
     min_rows
         Domains with fewer rows are put together as one; 0: each stands alone.
+    threshold
+        A probability from which on the model's users act: adds sensitivity, specificity and net benefit there.
     resamples
         Simulated tables behind the intervals, and permutations of the invariance test.
     rng
@@ -396,6 +402,11 @@ def audit(
         metrics = {"ece": on_rows.per_domain(table, ece, bins=bins, **shared)}
         for metric in (mmce, accuracy, brier, log_loss):
             metrics[metric.__name__] = on_rows.per_domain(table, metric, **shared)
+        if table.task == "binary":
+            metrics["auc"] = on_rows.per_domain(table, auc, **shared)
+        if threshold is not None:
+            for metric in (sensitivity, specificity, net_benefit):
+                metrics[metric.__name__] = on_rows.per_domain(table, metric, threshold=threshold, **shared)
         if table.multiclass:
             metrics["classwise_ece"] = on_rows.per_domain(table, ece, bins=bins, of="classwise", **shared)
         curve, curve_by_domain = on_rows.reliability_curves(table, bins=bins, ci=ci)
@@ -421,6 +432,7 @@ def audit(
         findings=findings,
         overall_finding=overall_finding,
         bins=int(bins),
+        threshold=None if threshold is None else float(threshold),
         table=table,
     )
 
@@ -429,81 +441,3 @@ def _means(values: FloatArray, rows: Rows) -> tuple[Mapping[Name, float], float]
     """Return a column's mean in each domain, and over all rows."""
     *means, overall = RowMean(values, rows.weight).values(rows.domains).tolist()
     return MappingProxyType(dict(zip(rows.domains.names, means, strict=True))), overall
-
-
-def _as_text(audit: Audit) -> str:
-    """Lay the audit out for a terminal: the verdict, a table of domains (strongest evidence first), what words mean."""
-    calibration = audit.calibration
-    assert calibration.overall_interval is not None
-    write = _number_format(audit)
-    heads = ["domain", "rows", "observed", "predicted", "O:E", audit.error_name, f"{audit.ci:.0%} interval"]
-    heads += ["tolerated", "p", "finding"]
-    listed_domains = audit.by_evidence[:_LINES_IN_TEXT]
-    lines = [
-        [
-            str(name),
-            f"{audit.rows[name]:,}",
-            write(audit.observed[name]),
-            write(audit.predicted[name]),
-            *_error_cells(audit.findings[name], calibration.by_domain[name], calibration.intervals[name], write),
-        ]
-        for name in listed_domains
-    ]
-    whole = _error_cells(audit.overall_finding, calibration.overall, calibration.overall_interval, write)
-    lines.append(["all rows", f"{audit.n_rows:,}", *map(write, audit.overall_means), *whole])
-    if audit.task == "regression":  # whose means have no ratio
-        heads, *lines = ([*row[:4], *row[5:]] for row in (heads, *lines))
-    widths = [max(len(row[column]) for row in [heads, *lines]) for column in range(len(heads))]
-    left = {0, len(heads) - 1}
-
-    def join(row: list[str]) -> str:
-        cells = [
-            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "  ".join(cells).rstrip()
-
-    rule = "-" * len(join(["-" * width for width in widths]))
-    unlisted = [audit.findings[name].label for name in audit.by_evidence[_LINES_IN_TEXT:]]
-    counts = [f"{unlisted.count(label)} {label}" for label in LABELS if label in unlisted]
-    more = [f"… and {len(unlisted)} domains with less evidence: {', '.join(counts)}"] if unlisted else []
-    body = [join(heads), rule, *(join(row) for row in lines[:-1]), *more, rule, join(lines[-1])]
-    notes = [line for note in _notes(audit) for line in textwrap.wrap(note, 100, subsequent_indent="  ")]
-    return "\n".join([*textwrap.wrap(audit.verdict, 100), "", *body, "", *notes])
-
-
-def _error_cells(
-    found: Finding, error: float, limits: tuple[float, float], write: Callable[[float], str]
-) -> tuple[str, ...]:
-    """Return the cells from O:E on."""
-    ratio = "" if found.observed_expected is None else f"{found.observed_expected:.2f}"
-    between = f"[{write(limits[0])}, {write(limits[1])}]" if np.isfinite(limits).all() else "none"
-    p = f"{found.adjusted_p:.3f}" if found.adjusted_p >= _SMALLEST_P else f"<{_SMALLEST_P:g}"
-    label = found.label if found.rows_needed is None else f"{found.label} (about {found.rows_needed:,} would)"
-    return ratio, write(error), between, write(found.tolerance), p, label
-
-
-def _number_format(audit: Audit) -> Callable[[float], str]:
-    """Return how errors and means are written: with digits enough to compare them with the tolerance."""
-    if audit.task == "regression":
-        return "{:.4g}".format
-    allowed = [found.tolerance for found in (*audit.findings.values(), audit.overall_finding)]
-    typical = sorted(allowed)[len(allowed) // 2]
-    digits = min(max(3, math.ceil(-math.log10(typical)) + 1), 6) if typical > 0 else 3
-    return f"{{:.{digits}f}}".format
-
-
-def _notes(audit: Audit) -> list[str]:
-    """Explain the words that occur in the table."""
-    labels = {found.label for found in (*audit.findings.values(), audit.overall_finding)}
-    allowed, error = audit.tolerance.in_words(audit.task), audit.error_name
-    adjusted = f", adjusted for {len(audit.rows)} domains (Holm)" if len(audit.rows) > 1 else ""
-    meanings = finding_meanings(labels, audit.tolerance, task=audit.task, ci=audit.ci)
-    notes = [
-        "Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the "
-        f"{error}. "
-        f"Tolerated: the {error} that {allowed} makes. p: of an {error} up to that{adjusted}.",
-        *(f"- {label}: {meaning}." for label, meaning in meanings.items()),
-    ]
-    if audit.rows_in_no_domain:
-        notes.append(f"{audit.rows_in_no_domain:,} rows are in no domain and count in 'all rows' only.")
-    return notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -41,7 +42,7 @@ def table_options(command: F) -> F:
                 help="Column of domain labels; once per 0/1 column for domains that overlap, or a quoted pattern of "
                 "them ('id_*').",
             ),
-            click.option("--weight", metavar="COLUMN", help="Column of weights (frequencies)."),
+            click.option("--weight", metavar="COLUMN", help="Column of weights."),
             click.option("--positive", metavar="VALUE", help="The label that counts as 1, when labels are text."),
             click.option(
                 "--drop-missing", is_flag=True, help="Drop rows that lack a label, score, domain or weight, and say so."
@@ -137,6 +138,22 @@ def _in_the_file(error: InputError, table: PredictionTable) -> InputError:
             return as_error(found, "the table")
     row = error.row if error.row is None or table.rows is None else int(table.rows[error.row])
     return error.about(error.argument, row=row, row_name="data row", first_row=1)
+
+
+@contextmanager
+def telling(table: PredictionTable) -> Iterator[None]:
+    """Print what a computation warns of, with the file's columns instead of the library's arguments."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for one in caught:
+        said = str(one.message)
+        if said.startswith("sample_weight "):
+            said = (
+                f"column {table.columns.weight!r} has weights that are not whole numbers; they are taken for numbers "
+                "of rows: say --weights sampling if they are a survey's."
+            )
+        click.echo(said, err=True)
 
 
 class Group(click.Group):
@@ -242,4 +259,5 @@ __all__ = [
     "say_how_read",
     "say_notes",
     "table_options",
+    "telling",
 ]

@@ -19,6 +19,7 @@ from clovecal.cli._console import (
     progress,
     reject_input_as_output,
     table_options,
+    telling,
 )
 from clovecal.cli._registered import import_option
 
@@ -40,7 +41,17 @@ from clovecal.cli._registered import import_option
     "--tolerance", type=float, help="Largest calibration error that counts as right, instead of --odds-ratio."
 )
 @click.option("--min-rows", default=0, show_default=True, help="Put domains with fewer rows together as one.")
+@click.option("--threshold", type=float, help="Also show what acting on predictions above this does in each domain.")
+@click.option(
+    "--weights",
+    type=click.Choice(["frequency", "sampling"]),
+    default="frequency",
+    show_default=True,
+    help="What weights mean: so many rows each, or a survey's or inverse-probability weights (sampling).",
+)
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page (HTML) here.")
+@click.option("--title", default="Calibration by domain", show_default=True, help="Of the page.")
+@click.option("--model", default="", help="Name of the model, for the page.")
 @click.option("--force", is_flag=True, help="Replace an existing page.")
 @import_option
 @json_option
@@ -52,7 +63,11 @@ def command(
     odds_ratio: float,
     tolerance: float | None,
     min_rows: int,
+    threshold: float | None,
+    weights: str,
     report: Path | None,
+    title: str,
+    model: str,
     force: bool,
     as_json: bool,
     **columns: Any,
@@ -71,24 +86,26 @@ def command(
     if report is not None:
         check_writable(report, overwrite=force)
         reject_input_as_output(report, file)
-    table = load(file, columns)
-    with naming(table), progress("Auditing"):
+    table = load(file, {**columns, "keep_rows": weights == "sampling"})
+    with naming(table), telling(table), progress("Auditing"):
         result = audit(
             table.y,
             table.p,
             domains=table.domains,
             sample_weight=table.sample_weight,
+            weights=weights,
             task=task,
             bins=bins,
             ci=ci,
             odds_ratio=odds_ratio,
             tolerance=tolerance,
             min_rows=min_rows,
+            threshold=threshold,
         )
     if report is not None:
         with progress("Writing the page"):
             made_by = shlex.join(["clovecal", *sys.argv[1:]])
-            result.report(report, source=file, command=made_by, overwrite=force)
+            result.report(report, title=title, model=model, source=file, command=made_by, overwrite=force)
     if as_json:
         print_json({"columns": str(table.columns), **result.to_dict()})
     else:

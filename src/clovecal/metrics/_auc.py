@@ -83,6 +83,7 @@ class _AreaByDomain:
     y: AnyArray
     p: FloatArray
     weight: FloatArray | None
+    weights: str
 
     @property
     def n_rows(self) -> int:
@@ -120,6 +121,8 @@ class _AreaByDomain:
         weight = np.ones(self.n_rows) if self.weight is None else self.weight
         if rows is not None:
             weight = weight[rows]
+        if self.weights == "sampling":
+            weight = _as_effective_rows(weight, 2 * codes + (y == 1), 2 * k)
         order = np.lexsort((p, codes))
         codes, y, p, weight = codes[order], y[order], p[order], weight[order]
         # Rows of one stratum and probability are a level; a pair within one is a tie.
@@ -136,6 +139,12 @@ class _AreaByDomain:
             for mass, share, total in ((events, below, total_events), (others, above, total_others))
         )
         return _Concordance(events=total_events, others=total_others, area=area, variance=of_events + of_others)
+
+
+def _as_effective_rows(weight: FloatArray, group: IntArray, groups: int) -> FloatArray:
+    """Scale sampling weights so that those of each group add up to Kish's effective size, (Σw)²/Σw²."""
+    squares = weighted_counts(group, weight**2, groups)
+    return np.asarray(weight * divide_or(weighted_counts(group, weight, groups), squares, 0.0)[group])
 
 
 def _sums_from(values: FloatArray, first: IntArray) -> FloatArray:
@@ -175,7 +184,7 @@ def _expit(logits: FloatArray) -> FloatArray:
 
 def _prepare(rows: Rows) -> _AreaByDomain:
     binary_only(rows, "the area under the ROC curve")
-    return _AreaByDomain(rows.y, rows.p, rows.weight)
+    return _AreaByDomain(y=rows.y, p=rows.p, weight=rows.weight, weights=rows.weights)
 
 
 def binary_only(rows: Rows, what: str) -> None:

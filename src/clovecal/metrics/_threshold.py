@@ -12,8 +12,10 @@ from clovecal._checks import AnyArray, FloatArray, check_fraction
 from clovecal.domains import Domains, pooled_value
 from clovecal.domains.sums import cell_sums, divide_or
 from clovecal.metrics._auc import binary_only
+from clovecal.metrics._effective_sizes import SampledMeans
 from clovecal.metrics._per_domain import register_metric
-from clovecal.metrics._row_mean import RowMean, wilson_interval
+from clovecal.metrics._proportions import wilson_interval
+from clovecal.metrics._row_mean import RowMean
 from clovecal.rows import Rows
 
 
@@ -126,6 +128,7 @@ class _NetBenefit:
     event: AnyArray
     positive: AnyArray
     weight: FloatArray | None
+    weights: str
     price: float
 
     @property
@@ -143,6 +146,8 @@ class _NetBenefit:
     ) -> FloatArray:
         """Return limits made from Wilson's of both shares; nothing is simulated."""
         total, found, alarms = self._shares(domains)
+        if self.weight is not None and self.weights == "sampling":
+            total = SampledMeans.of((self.event & self.positive).astype(np.float64), self.weight, domains).kish
         value = found - self.price * alarms
         # Shares of one sample exclude each other; the worst correlation, −1, where one of them is all rows.
         others = (1 - found) * (1 - alarms)
@@ -175,17 +180,23 @@ def _reach(one: FloatArray, other: FloatArray, correlation: FloatArray) -> Float
 
 def _prepare_sensitivity(rows: Rows, threshold: float) -> RowMean:
     event, positive = _decisions(rows, threshold, "sensitivity")
-    return _share_of(event, positive, rows.weight)
+    return _share_of(event, positive, rows)
 
 
 def _prepare_specificity(rows: Rows, threshold: float) -> RowMean:
     event, positive = _decisions(rows, threshold, "specificity")
-    return _share_of(~event, ~positive, rows.weight)
+    return _share_of(~event, ~positive, rows)
 
 
 def _prepare_net_benefit(rows: Rows, threshold: float) -> _NetBenefit:
     event, positive = _decisions(rows, threshold, "net benefit")
-    return _NetBenefit(event=event, positive=positive, weight=rows.weight, price=threshold / (1 - threshold))
+    return _NetBenefit(
+        event=event,
+        positive=positive,
+        weight=rows.weight,
+        weights=rows.weights,
+        price=threshold / (1 - threshold),
+    )
 
 
 def _decisions(rows: Rows, threshold: float, what: str) -> tuple[AnyArray, AnyArray]:
@@ -194,10 +205,10 @@ def _decisions(rows: Rows, threshold: float, what: str) -> tuple[AnyArray, AnyAr
     return rows.y == 1, rows.p > check_fraction(threshold, "threshold")
 
 
-def _share_of(among: AnyArray, right: AnyArray, weight: FloatArray | None) -> RowMean:
+def _share_of(among: AnyArray, right: AnyArray, rows: Rows) -> RowMean:
     """Return the share of rows that are right among some of them: a mean in which the others have no weight."""
-    counted = among.astype(np.float64) if weight is None else weight * among
-    return RowMean(right.astype(np.float64), counted, high=1.0, proportion=True)
+    counted = among.astype(np.float64) if rows.weight is None else rows.weight * among
+    return RowMean(right.astype(np.float64), counted, high=1.0, proportion=True, weights=rows.weights)
 
 
 register_metric(sensitivity, _prepare_sensitivity, higher_is_better=True)

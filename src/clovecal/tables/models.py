@@ -49,7 +49,7 @@ def _from_files(sources: Sequence[str], options: dict[str, Any]) -> dict[str, Pr
         if name in tables:
             raise InputError("two files", f"are named {stem!r}", "give each model's file a name of its own")
         # Rows must stay aligned with the other models', so they are not put together.
-        tables[name] = read_predictions(path, max_rows=np.iinfo(np.int64).max, **options)
+        tables[name] = read_predictions(path, keep_rows=True, **options)
     return tables
 
 
@@ -79,7 +79,7 @@ def _from_long(sources: Sequence[str], model: str, options: dict[str, Any]) -> d
         )
     rest = whole.drop_columns([model])
     return {
-        name: read_predictions(rest.filter(pc.equal(names, name)), max_rows=np.iinfo(np.int64).max, **options)
+        name: read_predictions(rest.filter(pc.equal(names, name)), keep_rows=True, **options)
         for name in pc.unique(names).to_pylist()
     }
 

@@ -5,6 +5,7 @@ A table beyond ``max_rows`` is reduced while it is read; `clovecal.tables.reduct
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,7 @@ def read_predictions(
     positive: str | None = None,
     drop_missing: bool = False,
     percent: bool = False,
+    keep_rows: bool = False,
     format: str | None = None,
     max_rows: int = 2_000_000,
 ) -> PredictionTable:
@@ -135,6 +137,9 @@ def read_predictions(
         Whether rows are dropped that lack a label, a score, a domain or a weight; ``dropped`` says how many.
     percent
         Whether scores are percentages, to be divided by 100.
+    keep_rows
+        Whether no rows are put together, however many there are: they keep the sum of their weights, which is not all
+        that sampling weights say.
     format
         Of a file whose ending does not tell.
     max_rows
@@ -157,15 +162,18 @@ def read_predictions(
         "weight": weight,
         "fitted_scores": fitted_scores,
     }
+    how = How(
+        positive=positive,
+        drop_missing=drop_missing,
+        percent=percent,
+        max_rows=sys.maxsize if keep_rows else max_rows,
+    )
     if isinstance(source, (str, Path, TableFile)):
         file = source if isinstance(source, TableFile) else open_table(source, format=format)
-        how = How(positive=positive, drop_missing=drop_missing, percent=percent, max_rows=max_rows)
         return _from_file(file, prediction_roles(file.columns, said), how)
     from clovecal.tables.frames import from_frame  # needs narwhals
 
-    return from_frame(
-        source, said, How(positive=positive, drop_missing=drop_missing, percent=percent, max_rows=max_rows)
-    )
+    return from_frame(source, said, how)
 
 
 @dataclass(frozen=True)
