@@ -126,7 +126,7 @@ def test_a_metric_that_is_not_registered_has_no_way_to_be_computed_on_checked_ro
         cc.per_domain("ecce", Y, P, domains=COUNTRY)
 
 
-SWAPPED = "y holds fractions where p has"
+SWAPPED = "y holds fractions where the predictions have"
 
 
 @pytest.mark.parametrize(

@@ -444,7 +444,7 @@ def _reject_swapped(y: Any, p: Any, task: str | None) -> None:
     unless = " (or say task='regression')" if task is None and labels.ndim == 1 and held == "only 0 and 1" else ""
     raise InputError(
         "y",
-        f"holds fractions where p has {held}: the two look swapped",
+        f"holds fractions where the predictions have {held}: the two look swapped",
         f"pass labels first, then predictions{unless}",
     )
 

@@ -123,17 +123,19 @@ def _notes(audit: Audit) -> list[str]:
     """Explain the words that occur in the table."""
     labels = {found.label for found in (*audit.findings.values(), audit.overall_finding)}
     allowed, error = audit.tolerance.in_words(audit.task), audit.error_name
+    in_odds = audit.task != "regression" and audit.tolerance.absolute is None
+    tolerated = f"the {error} that {allowed} makes" if in_odds else allowed
     adjusted = f", adjusted for {len(audit.rows)} domains (Holm)" if len(audit.rows) > 1 else ""
     meanings = finding_meanings(labels, audit.tolerance, task=audit.task, ci=audit.ci)
     notes = [
         "Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the "
-        f"{error}. Tolerated: the {error} that {allowed} makes. p: of an {error} up to that{adjusted}.",
+        f"{error}. Tolerated: {tolerated}. p: of an {error} up to that{adjusted}.",
         *(f"- {label}: {meaning}." for label, meaning in meanings.items()),
     ]
     if audit.table.weight is not None and audit.table.weights == "sampling":
         notes.append(
-            f"Sampling weights: the {_count(audit.n_rows)} rows tell as much as about {audit.table.effective_rows:,.0f} of "
-            "equal weight would, which intervals and tests allow for."
+            f"Sampling weights: the {_count(audit.n_rows)} rows tell as much as about "
+            f"{audit.table.effective_rows:,.0f} of equal weight would, which intervals and tests allow for."
         )
     if audit.rows_in_no_domain:
         notes.append(f"{_count(audit.rows_in_no_domain)} rows are in no domain and count in 'all rows' only.")
