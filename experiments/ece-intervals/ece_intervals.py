@@ -139,7 +139,7 @@ def configs(*parts: str) -> Iterator[Any]:
             for limit in ("odds ratio 1.25", "0"):
                 for scores in ("Beta(1, 30)", "Beta(2, 5)", "uniform"):
                     yield Flags(scores, n, limit)
-            yield Flags("uniform", n, "0", task="regression")
+            yield Flags("uniform", n, "0", task="regression", tables=600)
     if "tolerance" in wanted:
         for n in (50, 200, 1_000, 5_000, 20_000):
             for scores in ("Beta(1, 30)", "Beta(2, 5)", "uniform"):

@@ -84,10 +84,10 @@ class BinnedGap:
         rows = cells.total[:, 0] / len(self.columns)
         simulated = rows >= _SIMULATED_FROM if self.norm == "l1" else np.ones(len(rows), dtype=bool)
         upper = rows >= _SIMULATED_ABOVE_FROM if self.norm == "l1" else simulated
-        inside = self._inside(signed)
+        inside, classes = self._inside(signed), self._classes()
         limits = np.zeros((len(levels), len(rows), 2))
         for stratum in np.flatnonzero(simulated).tolist():
-            noise = BinNoise.of(cells, stratum, self.binary, of_scores=inside[stratum])
+            noise = BinNoise.of(cells, stratum, self.binary, of_scores=inside[stratum], classes=classes)
             limits[:, stratum] = invert_binned_norm(
                 noise, observed[stratum], norm, levels, resamples, rng, upper=bool(upper[stratum])
             )
@@ -111,11 +111,11 @@ class BinnedGap:
         norm = partial(gap_norm, norm=self.norm)
         observed = norm(cells.weight / cells.total, cells.mean_gap)
         rows = cells.total[:, 0] / len(self.columns)
-        inside = self._inside(signed)
+        inside, classes = self._inside(signed), self._classes()
         p_values = np.ones(len(rows))
         for stratum in np.flatnonzero(rows >= _SIMULATED_FROM if self.norm == "l1" else rows > 0).tolist():
             if observed[stratum] > limits[stratum]:
-                noise = BinNoise.of(cells, stratum, self.binary, of_scores=inside[stratum])
+                noise = BinNoise.of(cells, stratum, self.binary, of_scores=inside[stratum], classes=classes)
                 p_values[stratum] = binned_norm_p_value(noise, observed[stratum], norm, limits[stratum], resamples, rng)
         if self.norm == "l1":
             exact = level_at_which(lambda tail: _mean(lower_limits(one, tail) for one in signed), limits)
@@ -127,6 +127,11 @@ class BinnedGap:
         if self.norm != "l1" or not self.binary:  # another outcome's variance has it already
             return np.zeros(len(signed[0].size))
         return _mean(one.variance_inside_bins for one in signed)
+
+    def _classes(self) -> IntArray | None:
+        """Return each bin's class where the error is a mean over classes; a mean of other norms is none of theirs."""
+        several = len(self.columns) > 1 and self.norm == "l1"
+        return np.repeat(np.arange(len(self.columns)), self.bins) if several else None
 
     def _with_signed(self, domains: Domains) -> tuple[OutcomeCells, list[SignedBins]]:
         """Return the bins' sums, and each column's for the limits in closed form."""

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from clovecal._checks import FloatArray
+from clovecal._checks import FloatArray, IntArray
 from clovecal.domains.sums import OutcomeCells
 
 # For a size of the true gaps: the true error, and simulated observed errors in ascending order.
@@ -40,7 +40,8 @@ _GRID = 12  # sizes of the true error at which the observed one's distribution i
 class BinNoise:
     """One domain's bins: rows, mean score, observed gap, and the outcome's variance where it isn't Bernoulli's.
 
-    ``of_scores`` is the variance of the mean gap that comes from the scores inside the bins being a sample.
+    ``of_scores`` is the variance of the mean gap that comes from the scores inside the bins being a sample. ``classes``
+    tells which bins belong to which class where the error is a mean over classes, and is None otherwise.
     """
 
     weight: FloatArray
@@ -48,14 +49,30 @@ class BinNoise:
     gap: FloatArray
     variance: FloatArray | None
     of_scores: float = 0.0
+    classes: IntArray | None = None
 
     @classmethod
-    def of(cls, cells: OutcomeCells, stratum: int, binary: bool, *, of_scores: float = 0.0) -> BinNoise:
+    def of(
+        cls,
+        cells: OutcomeCells,
+        stratum: int,
+        binary: bool,
+        *,
+        of_scores: float = 0.0,
+        classes: IntArray | None = None,
+    ) -> BinNoise:
         """Take the non-empty bins of one domain."""
         kept = cells.weight[stratum] > 0
         weight, gap = cells.weight[stratum][kept], cells.mean_gap[stratum][kept]
         variance = None if binary else _outcome_variance(weight, gap, cells.gap_squared[stratum][kept])
-        return cls(weight, cells.mean_score[stratum][kept], gap, variance, of_scores)
+        return cls(
+            weight=weight,
+            score=cells.mean_score[stratum][kept],
+            gap=gap,
+            variance=variance,
+            of_scores=of_scores,
+            classes=None if classes is None else classes[kept],
+        )
 
     @property
     def patterns(self) -> tuple[FloatArray, FloatArray]:
@@ -152,7 +169,7 @@ def _simulators(
 ) -> Callable[[FloatArray], Simulator]:
     """Return what makes, of a pattern of true gaps, its simulator; all of them share their draws."""
     share = bins.weight / bins.weight.sum()
-    at_null = np.sort(norm(share, _deviations_at_null(bins, draws, rng)))
+    at_null = _in_order(bins, norm, share, _deviations_at_null(bins, draws, rng), np.zeros(draws))
     drawn: list[_Noise] = []  # most limits of perfect domains need none
 
     def simulator(pattern: FloatArray) -> Simulator:
@@ -162,11 +179,33 @@ def _simulators(
             if not drawn:
                 drawn.append(_Noise.draw(bins, draws, rng))
             noise, gap = drawn[0], bins.true_gap(pattern, size)
-            return float(norm(share, gap)), np.sort(norm(noise.mass, gap + noise.at(gap)) + noise.of_scores)
+            return float(norm(share, gap)), _in_order(bins, norm, noise.mass, gap + noise.at(gap), noise.of_scores)
 
         return simulate
 
     return simulator
+
+
+def _in_order(
+    bins: BinNoise,
+    norm: Callable[[FloatArray, FloatArray], FloatArray],
+    mass: FloatArray,
+    gap: FloatArray,
+    of_scores: FloatArray,
+) -> FloatArray:
+    """Return simulated errors in ascending order.
+
+    Classes are drawn apart, though what one has too much of others have too little of. How much their errors vary
+    together is not known from bins; adding them up in order lets them vary together entirely, which is the most.
+    """
+    if bins.classes is None:
+        return np.sort(norm(mass, gap) + of_scores)
+    total = np.zeros(len(gap))
+    classes = np.unique(bins.classes)
+    for one in classes:
+        own = bins.classes == one
+        total += np.sort(norm(mass[..., own], gap[:, own]) + of_scores / len(classes))
+    return total
 
 
 def _tie(bins: BinNoise) -> float:
