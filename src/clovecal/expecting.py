@@ -30,7 +30,7 @@ AUTO = "auto"
 # figures are domains times columns.
 MOST_FOLDS = 10
 MOST_FOR_ROBUST = 500
-MOST_FOR_AUTO = 300
+MOST_FOR_AUTO = 200
 MOST_ROWS = 20_000
 _SCORE_CELLS = 400
 

@@ -421,3 +421,16 @@ def test_a_domain_without_weight_is_named():
     assert message(lambda: fit([0.1, 0.4, 0.9], [0, 1, 1], domains=list("aab"), sample_weight=[1, 1, 0])) == (
         "sample_weight is zero in every row of domain 'b'; leave that domain out."
     )
+
+
+@pytest.mark.parametrize("n", [200, 3000])
+def test_candidates_that_are_the_same_but_for_rounding_have_the_same_weight(n):
+    # With one domain left to fit on, every robust fit is the naive one: to the last digit or to its certified gap.
+    p, y, domain, weight = rows_of_domains(n=n, k=2, seed=3)
+    share = {
+        one.name: one.weight for one in cc.AutoCalibrator().fit(p**4, y, domains=domain, sample_weight=weight).table_
+    }
+    assert share["naive"] > 0
+    assert share["robust risk"] == pytest.approx(share["naive"], rel=1e-12)
+    regrets = share["robust regret"] + share["robust regret, shrinkage 0.5"]
+    assert regrets == pytest.approx(share["naive"], rel=1e-12)

@@ -16,7 +16,7 @@ from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._minimax import MonotoneSteps
 from clovecal.calibrators._monotone import MonotoneCalibrator, average_steps
 from clovecal.calibrators._registry import CALIBRATORS
-from clovecal.calibrators._robust import check_shrinkage
+from clovecal.calibrators._robust import TRIAL_TOLERANCE, check_shrinkage
 from clovecal.calibrators.held_out import leave_domains_out, squared_errors
 from clovecal.domains import Name
 from clovecal.errors import InputError
@@ -215,6 +215,8 @@ def _weights(losses: FloatArray, choose: str, prior: FloatArray) -> FloatArray:
     if choose != "average":
         return np.asarray(np.eye(len(losses))[best])
     excess = losses - losses[best]
+    # What the certificates of the fits leave open tells nothing apart; its mean in its own standard errors would.
+    excess[np.abs(excess) < TRIAL_TOLERANCE * losses[best]] = 0.0
     error = excess.std(axis=1, ddof=1) / np.sqrt(losses.shape[1])
     # A candidate that is the best one under another name has neither excess nor error; one that is worse by the same
     # in every domain has no error either, and is worse for certain.

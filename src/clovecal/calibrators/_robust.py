@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clovecal.calibrators._auto import AutoCalibrator
 
 OBJECTIVES = ("risk", "regret")
-_TRIAL_TOLERANCE = 1e-6  # of the certified gap when several are compared: far below what tells them apart
+TRIAL_TOLERANCE = 1e-6  # of the certified gap when several are compared: far below what tells them apart
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,6 @@ def _candidate(auto: AutoCalibrator, objective: str, shrinkage: float) -> Robust
         objective,
         shrinkage=shrinkage,
         min_domain_size=auto.min_domain_size,
-        tol=_TRIAL_TOLERANCE,
+        tol=TRIAL_TOLERANCE,
         interpolation=auto.interpolation,
     )
