@@ -275,12 +275,13 @@ def test_a_small_gap_everywhere_is_covered_though_noise_hides_its_shape() -> Non
     [(cc.ece, {}), (cc.ece, {"norm": "l2"}), (cc.ece, {"norm": "max"}), (cc.mmce, {"of": "positive"})],
 )
 def test_an_error_of_zero_by_chance_is_not_certain(n: int, metric: Any, options: dict[str, Any]) -> None:
-    # Constant ½ and labels half and half (one row: its only possible error): consistent with a gap of 1/√n and more.
+    # Constant ½ and labels half and half (one row: its only possible error): consistent with a gap of 1/√n and more
+    # (the limits that are simulated alone are known to the grid of true errors only, and may be a step below that).
     y, p = np.arange(n) % 2, np.full(n, 0.5)
     low, high = interval_of(metric, y, p, **options)
     square = metric is cc.mmce
     assert low == 0.0
-    assert 0.49 / np.sqrt(n) < (np.sqrt(high) if square else high) <= 1
+    assert 0.4 / np.sqrt(n) < (np.sqrt(high) if square else high) <= 1
 
 
 def test_fewer_rows_in_perfect_agreement_prove_less() -> None:

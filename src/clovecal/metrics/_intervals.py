@@ -408,6 +408,4 @@ def _crossing(simulate: Simulator, sizes: Sequence[float], tail: float, observed
         return simulate(sizes[-1])[0]
     low, high = quantile(after - 1), quantile(after)
     truth, next_truth = simulate(sizes[after - 1])[0], simulate(sizes[after])[0]
-    if tail < 0.5 and observed - low <= 2 * _ROUNDING:
-        return next_truth  # whole outcomes: the quantile stays at the observed error for longer than the grid tells
     return truth + (observed - low) / (high - low) * (next_truth - truth)
