@@ -65,7 +65,7 @@ def test_every_figure_of_a_small_table():
     assert dict(result.rows) == {"Sweden": 4, "UK": 2}
     assert dict(result.observed) == {"Sweden": 0.5, "UK": 0.5}
     assert dict(result.predicted) == pytest.approx({"Sweden": 2.1 / 4, "UK": 0.9 / 2})
-    assert list(result.metrics) == ["ece", "mmce", "accuracy", "brier", "log_loss"]
+    assert list(result.metrics) == ["ece", "mmce", "accuracy", "brier", "log_loss", "auc"]
     # Sweden's four bins hold one row each: (0.2 + 0.1 + 0.4 + 0.4)/4; the UK's two: (0.8 + 0.9)/2
     assert dict(result.calibration.by_domain) == pytest.approx({"Sweden": 0.275, "UK": 0.85})
     assert dict(result.metrics["accuracy"].by_domain) == {"Sweden": 1.0, "UK": 0.0}
@@ -388,6 +388,9 @@ def test_an_audit_is_plain_json_and_the_same_each_time(case):
     for name, metric in result.metrics.items():
         entry = content["metrics"][name]
         assert list(entry["by_domain"]) == list(entry["intervals"]) == names
+        if not metric.defined:  # the AUC where no domain has both labels
+            assert (entry["mean"], entry["worst"], entry["worst_domain"], entry["gap"]) == (None, None, None, None)
+            continue
         assert entry["worst_domain"] in names
         assert entry["worst"] == metric.worst == entry["by_domain"][entry["worst_domain"]]
         assert (entry["mean"], entry["gap"], entry["overall"]) == (metric.mean, metric.gap, metric.overall)
@@ -403,6 +406,31 @@ def test_an_empty_bin_and_an_unbounded_interval_are_null():
     assert content["curve"]["frequency"] == [None] * 4 + [0.5] + [None] * 3 + [1.0, None]
     assert content["curve"]["count"][0] == 0.0
     assert content["metrics"]["log_loss"]["intervals"]["0"][1] is None  # one row knows no spread
+
+
+def test_what_acting_on_a_threshold_does_is_shown_on_request():
+    y, p, d = BINARY_TABLE
+    result = audit(y, p, domains=d, threshold=0.3)
+    for metric in (cc.sensitivity, cc.specificity, cc.net_benefit):
+        expected = cc.per_domain(metric, y, p, domains=d, threshold=0.3)
+        assert result.metrics[metric.__name__].by_domain == expected.by_domain
+    text = str(result)
+    assert "Acting above 0.3:" in text
+    assert f"{result.metrics['net_benefit'].by_domain[0]:.3f} [" in text
+    assert "net_benefit" not in audit(y, p, domains=d).metrics
+    lone = audit([0, 1, 0], [0.1, 0.9, 0.4], domains=["a", "a", "b"], threshold=0.3)
+    assert "not defined" in str(lone)  # the sensitivity of a domain without events
+
+
+def test_sampling_weights_say_what_the_rows_are_worth():
+    y, p, d = BINARY_TABLE
+    weight = 1 + np.arange(600) % 4
+    result = audit(y, p, domains=d, sample_weight=weight, weights="sampling")
+    assert (result.n_rows, result.rows[0]) == (600, 300)
+    assert "the 600 rows tell as much as about 500 of equal weight" in " ".join(str(result).split())  # (10)²/(4·30)·600
+    again = audit(y, p, domains=d, sample_weight=7.3 * weight, weights="sampling")
+    assert again.verdict == result.verdict
+    assert again.findings == result.findings
 
 
 def test_domain_names_of_any_type_are_text_in_json():

@@ -211,9 +211,9 @@ class Audit:
             one.name: as_json_values(getattr(self, one.name)) for one in fields(self) if one.name not in _NOT_IN_JSON
         }
         for name, result in self.metrics.items():
-            content["metrics"][name].update(
-                mean=result.mean, worst=result.worst, worst_domain=str(result.worst_domain), gap=result.gap
-            )
+            worst = None if result.worst_domain is None else str(result.worst_domain)
+            summary = {"mean": result.mean, "worst": result.worst, "worst_domain": worst, "gap": result.gap}
+            content["metrics"][name].update(as_json_values(summary))
         found = {"verdict": self.verdict, "miscalibrated": [str(name) for name in self.miscalibrated], **content}
         if repairs:
             found["repairs"] = None if self.repairs is None else as_json_values(self.repairs.with_names(str))

@@ -149,7 +149,8 @@ class Rows:
         if weight is not None and weights == "sampling":
             positive = weight[weight > 0]
             same = positive.min() == positive.max()  # then 1 to the last digit
-            weight = weight / (positive[0] if same else positive.mean())
+            # Rounded, so that a constant factor changes nothing, not even which of two equal counts a simulation takes.
+            weight = np.round(weight / (positive[0] if same else positive.mean()), 12)
         return cls(
             y=labels,
             p=predicted,

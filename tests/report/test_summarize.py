@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import clovecal as cc
 from clovecal import expecting
@@ -82,8 +83,8 @@ def test_a_row_of_the_table_has_the_figures_of_its_finding(table_of):
         assert one.ratio.value == pytest.approx(y.sum() / p.sum())
         assert (one.ratio.low, one.ratio.high) == found.observed_expected_interval
         assert one.adjusted_p == found.adjusted_p
-        assert one.measures == (f"{100 * ((p > 0.5) == y).mean():.1f}%", f"{((p - y) ** 2).mean():.3f}")
-    assert report.measures == ("Accuracy", "Brier score")
+        assert one.measures == (f"{roc_auc_score(y, p):.3f}", f"{((p - y) ** 2).mean():.3f}")
+    assert report.measures == ("AUC", "Brier score")
     assert report.overall.events == table["y"].sum()
 
 

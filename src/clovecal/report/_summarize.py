@@ -116,20 +116,26 @@ def summarize(
 
 # The metrics of an audit that have a column in the table, beside the calibration error: the column's head, and whether
 # they are shares. What is the observed frequency already has none.
+# Not accuracy: of several classes it is the observed share already; of two, AUC says more of a rare outcome.
 _MEASURES = {
     "auc": ("AUC", False),
     "sensitivity": ("Sensitivity", True),
     "specificity": ("Specificity", True),
     "net_benefit": ("Net benefit", False),
-    "accuracy": ("Accuracy", True),
     "brier": ("Brier score", False),
     "mse": ("Mean squared error", False),
 }
 
 
 def _measures(audit: Audit) -> dict[str, tuple[str, bool]]:
-    doubled = ("accuracy",) if audit.task == "multiclass" else ()
-    return {name: head for name, head in _MEASURES.items() if name in audit.metrics and name not in doubled}
+    return {name: head for name, head in _MEASURES.items() if name in audit.metrics}
+
+
+def _measured(value: float, *, share: bool) -> str:
+    """Write a metric; a dash where it is not defined, as the AUC of a domain without events."""
+    if np.isnan(value):
+        return "–"
+    return _words.percent(value) if share else _words.number(value)
 
 
 def _limits(limits: tuple[float, float] | None) -> tuple[float | None, float | None]:
@@ -165,8 +171,7 @@ def _domain_row(audit: Audit, name: Name | None, label: str) -> DomainRow:
         direction=found.direction,
         rows_needed=found.rows_needed,
         measures=tuple(
-            _words.percent(value(audit.metrics[metric])) if share else _words.number(value(audit.metrics[metric]))
-            for metric, (_, share) in _measures(audit).items()
+            _measured(value(audit.metrics[metric]), share=share) for metric, (_, share) in _measures(audit).items()
         ),
     )
 
