@@ -116,7 +116,7 @@ def counted(findings: Mapping[Name, Finding], gross: str) -> str:
         TOO_FEW: f"with too few rows to show even {gross}",
         CANNOT_TELL: "where the rows cannot tell",
     }
-    return listed([f"{number} {words[label]}" for label, number in numbers.items() if number])
+    return listed([f"{number:,} {words[label]}" for label, number in numbers.items() if number])
 
 
 def verdict_on_calibration(

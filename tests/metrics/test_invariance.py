@@ -370,3 +370,17 @@ def test_domains_whose_rows_all_weigh_nothing_are_named() -> None:
     membership = [[1, 0], [0, 1], [0, 0]]
     with pytest.raises(InputError, match="sample_weight is zero in every row of domain 0"):
         invariance_test([0, 1, 1], [0.2, 0.7, 0.6], domains=membership, sample_weight=[0, 0, 1])
+
+
+def test_thousands_of_domains_are_tested_with_the_smallest_together():
+    rng = np.random.default_rng(0)
+    domain = np.concatenate([np.repeat(np.arange(450), 6), np.full(1500, 900), np.full(1500, 901)])
+    p = rng.uniform(size=len(domain))
+    y = rng.random(len(domain)) < np.where(domain == 900, p**1.5, p)
+    result = invariance_test(y, p, domains=domain, permutations=199, rng=0)
+    assert result.p_value == 0.005
+    assert len(result.shift_by_domain) == 400
+    assert {900, 901, "the 53 smallest domains"} <= set(result.shift_by_domain)
+    put_together = np.where(domain < 397, domain, np.where(domain < 450, 999, domain))
+    same = invariance_test(y, p, domains=put_together, permutations=199, rng=0)
+    assert result.statistic == pytest.approx(same.statistic)

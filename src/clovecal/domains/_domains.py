@@ -218,8 +218,32 @@ class Domains:
         small = np.bincount(counted, minlength=k) < min_rows
         if not small.any():
             return self
+        together = f"{int(small.sum())} domains of fewer than {min_rows} rows"
+        return self._put_together(small, together, weight, min_rows)
+
+    def keep_largest(self, most: int, weight: FloatArray | None = None) -> Domains:
+        """Put all but the largest domains together as one, so that there are at most ``most``.
+
+        Parameters
+        ----------
+        most
+            Domains to have, the one of the small ones included; at least 2.
+        weight
+            Weights of the rows, by whose sum domains are large; None: every row counts.
+        """
+        k = len(self.names)
+        if k <= most:
+            return self
+        of_pairs = None if weight is None else weight if self.rows is None else weight[self.rows]
+        size = np.bincount(self.codes, of_pairs, minlength=k)
+        small = np.ones(k, dtype=bool)
+        small[np.argsort(-size, kind="stable")[: most - 1]] = False
+        return self._put_together(small, f"the {int(small.sum())} smallest domains", weight, 0)
+
+    def _put_together(self, small: AnyArray, name: str, weight: FloatArray | None, min_rows: int) -> Domains:
+        """Make one domain of some, or leave them out if together they still have fewer rows than ``min_rows``."""
         kept = np.flatnonzero(~small)
-        position = np.full(k, len(kept), dtype=np.intp)
+        position = np.full(len(self.names), len(kept), dtype=np.intp)
         position[kept] = np.arange(len(kept))
         names = tuple(self.names[number] for number in kept)
         rows = np.arange(self.n_rows) if self.rows is None else self.rows
@@ -230,8 +254,9 @@ class Domains:
         if size < min_rows and names:
             rows, codes = rows[~together], codes[~together]
         else:
-            names = (*names, f"{int(small.sum())} domains of fewer than {min_rows} rows")
-        return Domains(names, codes, rows, self.n_rows)
+            names = (*names, name)
+        partition = self.rows is None and len(rows) == self.n_rows
+        return Domains(names, codes, None if partition else rows, self.n_rows)
 
     def deal(self, parts: int, rng: np.random.Generator) -> IntArray:
         """Deal rows into parts within their first domain (rows in none: among themselves); return each row's part."""

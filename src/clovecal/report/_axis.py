@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
+_NO_SPAN = 1e-300  # a step of less than this is none
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -31,7 +33,7 @@ class Axis:
         """Return the axis with at most ``most`` steps that covers a range, and no more of ``within`` than it must."""
         low, high = max(low, within[0]), min(high, within[1])
         span = high - low
-        if span <= 0:  # one value: some room on both sides of it
+        if span < _NO_SPAN:  # one value: some room on both sides of it
             room = abs(low) / 2 or 0.5
             low, high = max(low - room, within[0]), min(low + room, within[1])
             span = high - low
