@@ -70,9 +70,10 @@ def command(output: Path) -> None:
             shown.append(f"{value.mean:.4f}  {value.worst:.4f}")
         click.echo(f"{name:<28}  {shown[0]:>15}  {shown[1]:>15}")
     click.echo(
-        "\nThe audit above is of airlines the model was trained on. For others the error is several times as large, and\n"
-        "no recalibration on known airlines mends that: airlines differ in how late they are, whatever the timetable\n"
-        "says. What the audit can tell beforehand is that a score means different things for different airlines.\n"
+        "\nThe audit above is of airlines the model was trained on. For others the error is several times as large,\n"
+        "and no recalibration on known airlines mends that: airlines differ in how late they are, whatever the\n"
+        "timetable says. What the audit can tell beforehand is that a score means different things for different\n"
+        "airlines.\n"
     )
     output.mkdir(parents=True, exist_ok=True)
     page = output / "report.html"
