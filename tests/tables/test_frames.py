@@ -225,3 +225,31 @@ def test_a_frame_that_cannot_be_used_is_refused(case, max_rows):
     source, expected = REFUSED[case]
     with pytest.raises(cc.InputError, match=expected):
         read_predictions(source, max_rows=max_rows)
+
+
+def test_crossed_columns_are_the_same_domains_from_files_frames_and_counts(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pl.DataFrame(
+        {
+            "y": rng.integers(2, size=3000),
+            "p": rng.uniform(size=3000).round(2),
+            "state": rng.choice(["TX", "NY", "CA"], 3000),
+            "year": rng.choice([2020, 2021], 3000),
+        }
+    )
+    rows.write_csv(tmp_path / "t.csv")
+    expected = cc.Domains.crossing({"state": rows["state"].to_numpy(), "year": rows["year"].to_numpy()})
+    for source, max_rows in ((tmp_path / "t.csv", 10_000), (rows, 10_000), (tmp_path / "t.csv", 100)):
+        table = read_predictions(source, by=["state", "year"], max_rows=max_rows)
+        assert set(table.domains.names) == set(expected.names)
+        weight = np.ones(3000) if table.sample_weight is None else table.sample_weight
+        for name, members in table.domains.split():
+            assert weight[members].sum() == expected.counts[name]
+        assert (table.reduced is None) == (max_rows == 10_000)
+
+
+def test_one_column_to_cross_is_a_column_of_domains():
+    rows = pl.DataFrame({"y": [0, 1, 1], "p": [0.1, 0.9, 0.8], "ward": ["a", "b", "b"]})
+    assert read_predictions(rows, by=["ward"]).domains.counts == {"a": 1, "b": 2}
+    with pytest.raises(cc.InputError, match="by is given beside domains"):
+        read_predictions(rows, by=["ward"], domains=["ward"])

@@ -42,6 +42,12 @@ def table_options(command: F) -> F:
                 help="Column of domain labels; once per 0/1 column for domains that overlap, or a quoted pattern of "
                 "them ('id_*').",
             ),
+            click.option(
+                "--by",
+                multiple=True,
+                metavar="COLUMN",
+                help="Column of labels to cross with others: domains are their values and pairs of values.",
+            ),
             click.option("--weight", metavar="COLUMN", help="Column of weights."),
             click.option("--positive", metavar="VALUE", help="The label that counts as 1, when labels are text."),
             click.option(

@@ -35,7 +35,7 @@ def from_frame(source: Any, said: Mapping[str, Any], how: How) -> PredictionTabl
     except DuplicateError:
         reject_duplicates(list(getattr(source, "column_names", source.columns)))  # the former: pyarrow
         raise
-    columns = prediction_roles(schema.names(), said)
+    columns = replace(prediction_roles(schema.names(), said), crossed=how.crossed)
     label = columns.label
     assert label is not None  # predictions without one were refused
     frame = frame.select(*columns.used)
@@ -69,7 +69,9 @@ def from_frame(source: Any, said: Mapping[str, Any], how: How) -> PredictionTabl
     p = np.column_stack([_column(rows, name) for name in columns.scores])
     weight = None if columns.weight is None else _column(rows, columns.weight)
     if len(columns.domains) == 1:
-        domains = _labels(rows, columns.domains[0])
+        domains = Domains.from_labels(_names(rows, columns.domains[0]))
+    elif columns.crossed:
+        domains = Domains.crossing({name: _names(rows, name) for name in columns.domains})
     else:
         domains = Domains.from_membership(
             np.column_stack([_column(rows, name) for name in columns.domains]), columns.domains
@@ -94,7 +96,7 @@ def _without_missing(frame: Any, columns: Roles) -> tuple[Any, dict[str, int], I
     Rows that lack anything at all are counted under the empty name.
     """
     schema = frame.collect_schema()
-    named = columns.domains if len(columns.domains) == 1 else ()
+    named = columns.names_of_domains
     lacking = {name: _is_missing(name, schema[name], name in named) for name in columns.used}
     anywhere = nw.any_horizontal(*lacking.values(), ignore_nulls=True)
     counts = _eager(
@@ -185,6 +187,6 @@ def _column(rows: Any, name: str) -> FloatArray:
     return array
 
 
-def _labels(rows: Any, name: str) -> Domains:
+def _names(rows: Any, name: str) -> AnyArray:
     values: AnyArray = rows[name].to_native() if rows[name].dtype == nw.Categorical else rows[name].to_numpy()
-    return Domains.from_labels(values)
+    return values

@@ -110,6 +110,7 @@ def read_predictions(
     label: str | None = None,
     scores: Sequence[str] = (),
     domains: Sequence[str] = (),
+    by: Sequence[str] = (),
     weight: str | None = None,
     fitted_scores: Sequence[str] = (),
     positive: str | None = None,
@@ -129,6 +130,9 @@ def read_predictions(
     label, scores, domains, weight
         Column names; what is missing is guessed from the names. A pattern among the domains, such as "id_*", stands for
         all columns that match it.
+    by
+        Columns of labels to cross, in place of domains: each value of each column is a domain, and each pair of values
+        of two of them (`Domains.crossing`).
     fitted_scores
         As in `find_roles`.
     positive
@@ -158,7 +162,7 @@ def read_predictions(
     said: Mapping[str, Any] = {
         "label": label,
         "scores": scores,
-        "domains": domains,
+        "domains": tuple(by) or domains,
         "weight": weight,
         "fitted_scores": fitted_scores,
     }
@@ -167,10 +171,13 @@ def read_predictions(
         drop_missing=drop_missing,
         percent=percent,
         max_rows=sys.maxsize if keep_rows else max_rows,
+        crossed=len(by) > 1,
     )
+    if by and domains:
+        raise InputError("by", "is given beside domains", "name the columns of domains in one of them")
     if isinstance(source, (str, Path, TableFile)):
         file = source if isinstance(source, TableFile) else open_table(source, format=format)
-        return _from_file(file, prediction_roles(file.columns, said), how)
+        return _from_file(file, replace(prediction_roles(file.columns, said), crossed=how.crossed), how)
     from clovecal.tables.frames import from_frame  # needs narwhals
 
     return from_frame(source, said, how)
@@ -184,6 +191,7 @@ class How:
     drop_missing: bool
     percent: bool
     max_rows: int
+    crossed: bool = False
 
 
 def prediction_roles(available: Sequence[str], said: Mapping[str, Any]) -> Roles:
@@ -216,7 +224,7 @@ def _from_file(file: TableFile, columns: Roles, how: How) -> PredictionTable:
 
 def _from_batches(file: TableFile, columns: Roles, how: How) -> PredictionTable:
     label = str(columns.label)
-    named = columns.domains if len(columns.domains) == 1 else ()
+    named = columns.names_of_domains
     numbers = [name for name in columns.used if name not in named]
     read_as = file.read_as(numbers)
     gathered = _Gathered(columns, how.max_rows, written=file.format in ("csv", "tsv"))
@@ -240,7 +248,7 @@ def _converted(
     """Yield batches as checked arrays: labels, scores, domain numbers or memberships, weights."""
     label = columns.label
     assert label is not None  # predictions without one were refused
-    named = columns.domains if len(columns.domains) == 1 else ()
+    named = columns.names_of_domains
     numeric = [name for name in columns.used if name not in (*named, label)]
     texts = [label, *named]
     decimal = file.decimal([*numeric, label])
@@ -257,11 +265,20 @@ def _converted(
             p = _side_by_side([numbers_of(arrays[name], name, first) for name in columns.scores])
             weight = None if columns.weight is None else numbers_of(arrays[columns.weight], columns.weight, first)
             if named:
-                members: AnyArray = gathered.encode(*names_of(arrays[named[0]], named[0], first))
+                found = [names_of(arrays[name], name, first) for name in named]
+                members: AnyArray = gathered.encode(*(found[0] if len(found) == 1 else _pairs_of_names(found)))
             else:
                 members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
             yield y, p / 100 if how.percent else p, members, weight
         first += n_rows
+
+
+def _pairs_of_names(found: Sequence[tuple[list[Any], AnyArray]]) -> tuple[list[Any], AnyArray]:
+    """Return the distinct combinations of several columns' names, as tuples, and each row's position among them."""
+    shape = tuple(len(names) for names, _ in found)
+    present, codes = np.unique(np.ravel_multi_index([one for _, one in found], shape), return_inverse=True)
+    numbers = zip(*(part.tolist() for part in np.unravel_index(present, shape)), strict=True)
+    return [tuple(names[one] for (names, _), one in zip(found, each, strict=True)) for each in numbers], codes
 
 
 def _side_by_side(columns: list[FloatArray]) -> FloatArray:
@@ -342,7 +359,7 @@ class _Gathered:
 
     def _reducible(self) -> bool:
         """Whether rows may stand together: one column of probabilities of a 0/1 label, one column of domains."""
-        if len(self.columns.scores) > 1 or len(self.columns.domains) > 1:
+        if len(self.columns.scores) > 1 or not self.columns.names_of_domains:
             return False
         return all(is_countable(y, p, weight) for y, p, _, weight in self.parts)
 
@@ -367,9 +384,7 @@ class _Gathered:
         if members.ndim == 2:
             domains = Domains.from_membership(members, names=self.columns.domains)
         else:
-            names = whole_numbers(list(self.code_of)) if self.written else list(self.code_of)
-            distinct = Domains.from_labels(np.array(names, dtype=object))  # few, where rows are many
-            domains = Domains(distinct.names, distinct.codes[members], None, len(members))
+            domains = self._named(list(self.code_of), members)
         counted = self.reduced is not None or self.columns.weight is not None
         return PredictionTable(
             y=y,
@@ -383,6 +398,21 @@ class _Gathered:
             n_dropped=self.n_dropped,
             rows=rows,
         )
+
+    def _named(self, names: list[Any], codes: AnyArray) -> Domains:
+        """Return the domains of rows whose names have these numbers; names are few, where rows are many."""
+        if not self.columns.crossed:
+            distinct = Domains.from_labels(_labels(whole_numbers(names) if self.written else names))
+            return Domains(distinct.names, distinct.codes[codes], None, len(codes))
+        parts = [list(part) for part in zip(*names, strict=True)]
+        labels = [_labels(whole_numbers(part) if self.written else part)[codes] for part in parts]
+        return Domains.crossing(dict(zip(self.columns.domains, labels, strict=True)))
+
+
+def _labels(names: Sequence[Any]) -> AnyArray:
+    labels = np.empty(len(names), dtype=object)
+    labels[:] = names
+    return labels
 
 
 def _missing(array: Any, *, is_label: bool, is_name: bool) -> AnyArray | None:

@@ -114,7 +114,7 @@ def problems_of(
     positive, drop_missing, percent
         As in `read_predictions`.
     """
-    numeric = [name for name in columns.used if (name,) != columns.domains]
+    numeric = [name for name in columns.used if name not in columns.names_of_domains]
     decimal = file.decimal(numeric)
     found = _Found(columns)
     first = 0
@@ -128,7 +128,7 @@ def problems_of(
         found.look_at(
             None if positive is not None else numbers[str(columns.label)], p, weight, np.arange(batch.num_rows) + first
         )
-        for name in columns.domains if len(columns.domains) > 1 else ():
+        for name in columns.domains if not columns.names_of_domains else ():
             values = numbers[name]
             if values is not None:
                 wrong = ~np.isnan(values) & (values != 0) & (values != 1)
@@ -251,7 +251,7 @@ def _numbers(
 
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if (name,) == columns.domains:
+    if name in columns.names_of_domains:
         found.add(name, "missing", DROP, _flags(pc.is_null(array)), _Cells(array), first)
         return None
     if not is_text_type(array.type):

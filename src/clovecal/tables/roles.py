@@ -74,6 +74,8 @@ class Roles:
         The roles that were looked for, whether or not they were found.
     patterns
         The patterns among the domains that the caller named.
+    crossed
+        Whether the columns of domains are of labels, whose values and pairs of values are the domains.
     unclear
         Of a role that need not be there, the columns that could each have it; none of them was taken.
     """
@@ -89,6 +91,12 @@ class Roles:
     wanted: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     unclear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    crossed: bool = False
+
+    @property
+    def names_of_domains(self) -> tuple[str, ...]:
+        """The columns whose values name domains: the one, or those that are crossed; none of columns of 0 and 1."""
+        return self.domains if len(self.domains) == 1 or self.crossed else ()
 
     @property
     def to_be_said(self) -> bool:
