@@ -270,7 +270,8 @@ def advise(
         advice.append(_recalibrate(repair, words, ci, partly=partly))
     if invariance is not None and rejected:
         advice.append(_not_invariant(invariance, words))
-    untold = [*_with(domains, TOO_FEW), *_with(domains, CANNOT_TELL)]
+    # Where there are rows enough and the mean is near the edge of what is tolerated, more are not promised to tell.
+    untold = [one for one in domains if one.finding in (TOO_FEW, CANNOT_TELL) and one.rows_needed]
     if untold:
         advice.append(_collect(untold, len(domains)))
     if len(domains) == 1:
