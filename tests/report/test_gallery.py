@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import clovecal as cc
-from clovecal import expecting
+from clovecal.expecting import repairs
 from clovecal.report import Report, summarize, write_report
 
 for package in ("jinja2", "altair", "vl_convert"):
@@ -108,7 +108,7 @@ def pages(tmp_path_factory):
         "409": hospitals(409, rows=9000),
     }
     with pytest.MonkeyPatch.context() as quicker:
-        quicker.setattr(expecting, "MOST_FOLDS", 2)
+        quicker.setattr(repairs, "MOST_FOLDS", 2)
         for name, table in tables.items():
             audit = cc.audit(table["y"], table["p"], domains=table["domains"], resamples=50)
             report = summarize(audit, title="Readmission by hospital", model="logistic model", date="2026-02-03")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clovecal import expecting
+from clovecal.expecting import repairs
 from clovecal.report import write_report
 
 for package in ("jinja2", "altair", "vl_convert"):
@@ -16,7 +16,7 @@ def files(tmp_path_factory, table_of, report_of):
     hostile = table_of(3)
     hostile["domains"] = np.where(hostile["domains"] == "domain 1", "</script><b>x</b>", hostile["domains"])
     with pytest.MonkeyPatch.context() as quicker:
-        quicker.setattr(expecting, "MOST_FOLDS", 2)
+        quicker.setattr(repairs, "MOST_FOLDS", 2)
         for name, table in {"2": table_of(2), "8": table_of(8), "50": table_of(50, 120), "hostile": hostile}.items():
             write_report(report_of(table), folder / f"{name}.html")
     return folder

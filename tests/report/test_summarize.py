@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import clovecal as cc
-from clovecal import expecting
+from clovecal.expecting import repairs
 from clovecal.findings import LABELS
 
 # private: a chart's limits, and sentences for findings that are hard to draw
@@ -162,7 +162,7 @@ def test_one_domain_has_neither_an_invariance_test_nor_a_repair_study(table_of, 
 def test_more_domains_than_can_be_drawn_are_all_in_the_table(table_of, report_of, monkeypatch):
     monkeypatch.setattr(_drawn, "MOST_DRAWN", 10)
     monkeypatch.setattr(_drawn, "_LARGEST", 4)
-    monkeypatch.setattr(expecting, "MOST_FOLDS", 3)
+    monkeypatch.setattr(repairs, "MOST_FOLDS", 3)
     report = report_of(table_of(14, 100))
     assert len(report.domains) == 14
     assert len(report.drawn) == len(report.diagram.curves) == len(report.histograms.by_domain) == 10

@@ -1,4 +1,4 @@
-"""What to expect in a new domain: what each recalibration does in a domain that it was not fitted on.
+"""What each recalibration does in a domain that it was not fitted on.
 
 Each method is fitted without a domain and then judged on it, for every domain in turn.
 """

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import clovecal as cc
-from clovecal import expecting
-from clovecal.expecting import HeldOutDomain, MeanChange, Repair, expect_repairs, recommend
+from clovecal.expecting import HeldOutDomain, MeanChange, Repair, expect_repairs, recommend, repairs
 from clovecal.progress import calling
 
 
@@ -140,7 +139,7 @@ def test_summing_rows_over_score_cells_hardly_changes_the_figures(monkeypatch, t
         noise = np.random.default_rng(3).normal(0, np.where(table["domains"] == "domain 1", 3.0, 0.5))
         table = {**table, "p": 10 * table["p"], "y": 10 * table["p"] ** 1.5 + noise}
     exact = expect_repairs(**table, task=task)
-    monkeypatch.setattr(expecting, "MOST_ROWS", 1000)
+    monkeypatch.setattr(repairs, "MOST_ROWS", 1000)
     summed = expect_repairs(**table, task=task)
     assert summed.notes[0] == "For speed, fits use scores rounded to 400 levels."
     for one, other in zip(exact.repairs, summed.repairs, strict=True):
@@ -155,7 +154,7 @@ def test_drawing_rows_keeps_small_domains_whole_and_each_domains_share(monkeypat
     table["y"] = np.where(table["domains"] == "small", 0, table["y"])
     options = {"sample_weight": np.where(np.arange(5100) % 5 < 4, 1.0, 0.0)} if weighted else {}
     exact = expect_repairs(**table, **options).of("naive")
-    monkeypatch.setattr(expecting, "MOST_ROWS", 1000)
+    monkeypatch.setattr(repairs, "MOST_ROWS", 1000)
     study = expect_repairs(**table, **options)
     counted = 4080 if weighted else 5100
     # the largest caps that keep the sum at 1,000 give the large domain what the small ones leave of it
@@ -171,7 +170,7 @@ def test_a_method_picked_by_its_own_figures_is_said_to_be(monkeypatch):
     for table in (draw_table(4, 400, off=(0, 1, 2, 3)), draw_table(5, 200)):
         study = expect_repairs(**table)
         assert any("picked by these same figures" in note for note in study.notes) == (study.recommended != "auto")
-    monkeypatch.setattr(expecting, "MOST_FOR_AUTO", 3)
+    monkeypatch.setattr(repairs, "MOST_FOR_AUTO", 3)
     assert "picked by these same figures" in expect_repairs(**table).notes[-1]
 
 
@@ -183,8 +182,8 @@ def test_a_method_picked_by_its_own_figures_is_said_to_be(monkeypatch):
     ],
 )
 def test_far_too_many_domains_cost_the_slow_methods(monkeypatch, most_for_robust, judged, not_judged):
-    monkeypatch.setattr(expecting, "MOST_FOR_AUTO", 3)
-    monkeypatch.setattr(expecting, "MOST_FOR_ROBUST", most_for_robust)
+    monkeypatch.setattr(repairs, "MOST_FOR_AUTO", 3)
+    monkeypatch.setattr(repairs, "MOST_FOR_ROBUST", most_for_robust)
     study = expect_repairs(**draw_table(4, 60))
     assert sorted(one.method for one in study.repairs) == sorted(judged)
     reason = "Not judged, as with this many domains or classes it would take too long: "
@@ -193,9 +192,9 @@ def test_far_too_many_domains_cost_the_slow_methods(monkeypatch, most_for_robust
 
 def test_columns_of_scores_count_like_domains(monkeypatch):
     table = classes_table({"a": 60, "b": 60, "c": 60})
-    monkeypatch.setattr(expecting, "MOST_FOR_AUTO", 9)
+    monkeypatch.setattr(repairs, "MOST_FOR_AUTO", 9)
     assert "auto" in [one.method for one in expect_repairs(**table).repairs]
-    monkeypatch.setattr(expecting, "MOST_FOR_AUTO", 8)
+    monkeypatch.setattr(repairs, "MOST_FOR_AUTO", 8)
     assert "auto" not in [one.method for one in expect_repairs(**table).repairs]
 
 
@@ -225,7 +224,7 @@ def test_progress_is_told_of_every_fit():
 
 
 def test_several_domains_are_left_out_at_a_time_when_there_are_many(monkeypatch):
-    monkeypatch.setattr(expecting, "MOST_FOLDS", 3)
+    monkeypatch.setattr(repairs, "MOST_FOLDS", 3)
     assert expect_repairs(**draw_table(14, 100)).notes[0] == "Domains were left out 5 at a time, in 3 rounds."
 
 
