@@ -1,7 +1,8 @@
 """Tables of predictions and features: files or any data frame in, whole files out, for every command and package.
 
 `formats` opens files and streams their rows, `roles` finds which column is what, `columns` makes arrays of them,
-`predictions`, `features` and `models` read what the commands work on, and `writing` writes predictions.
+`predictions`, `unlabelled` (scores alone), `features` and `models` read what the commands work on, and `writing` writes
+predictions.
 """
 
 from clovecal.tables._apply import apply_to_file
@@ -11,6 +12,7 @@ from clovecal.tables.formats import TableFile, open_table
 from clovecal.tables.models import read_models
 from clovecal.tables.predictions import PredictionTable, read_predictions
 from clovecal.tables.roles import Roles, find_roles
+from clovecal.tables.unlabelled import read_scores
 from clovecal.tables.writing import table_writer, write_table
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "read_features",
     "read_models",
     "read_predictions",
+    "read_scores",
     "table_writer",
     "write_table",
 ]

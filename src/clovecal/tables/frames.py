@@ -35,7 +35,7 @@ def from_frame(source: Any, said: Mapping[str, Any], how: How) -> PredictionTabl
     except DuplicateError:
         reject_duplicates(list(getattr(source, "column_names", source.columns)))  # the former: pyarrow
         raise
-    columns = replace(prediction_roles(schema.names(), said), crossed=how.crossed)
+    columns = prediction_roles(schema.names(), said, how)
     label = columns.label
     assert label is not None  # predictions without one were refused
     frame = frame.select(*columns.used)
@@ -68,7 +68,9 @@ def from_frame(source: Any, said: Mapping[str, Any], how: How) -> PredictionTabl
     reject_absent_label(y, label, positive)
     p = np.column_stack([_column(rows, name) for name in columns.scores])
     weight = None if columns.weight is None else _column(rows, columns.weight)
-    if len(columns.domains) == 1:
+    if not columns.domains:
+        domains = Domains((how.one_domain,), np.zeros(len(y), dtype=np.intp), None, len(y))
+    elif len(columns.domains) == 1:
         domains = Domains.from_labels(_names(rows, columns.domains[0]))
     elif columns.crossed:
         domains = Domains.crossing({name: _names(rows, name) for name in columns.domains})

@@ -117,6 +117,7 @@ def read_predictions(
     drop_missing: bool = False,
     percent: bool = False,
     keep_rows: bool = False,
+    one_domain: str | None = None,
     format: str | None = None,
     max_rows: int = 2_000_000,
 ) -> PredictionTable:
@@ -144,6 +145,8 @@ def read_predictions(
     keep_rows
         Whether no rows are put together, however many there are: they keep the sum of their weights, which is not all
         that sampling weights say.
+    one_domain
+        What to call the domain of all rows where the table has no column of domains; None: it must have one.
     format
         Of a file whose ending does not tell.
     max_rows
@@ -172,12 +175,13 @@ def read_predictions(
         percent=percent,
         max_rows=sys.maxsize if keep_rows else max_rows,
         crossed=len(by) > 1,
+        one_domain=one_domain,
     )
     if by and domains:
         raise InputError("by", "is given beside domains", "name the columns of domains in one of them")
     if isinstance(source, (str, Path, TableFile)):
         file = source if isinstance(source, TableFile) else open_table(source, format=format)
-        return _from_file(file, replace(prediction_roles(file.columns, said), crossed=how.crossed), how)
+        return _from_file(file, prediction_roles(file.columns, said, how), how)
     from clovecal.tables.frames import from_frame  # needs narwhals
 
     return from_frame(source, said, how)
@@ -192,10 +196,11 @@ class How:
     percent: bool
     max_rows: int
     crossed: bool = False
+    one_domain: str | None = None
 
 
-def prediction_roles(available: Sequence[str], said: Mapping[str, Any]) -> Roles:
-    """Find the columns of predictions: label, score and domain must be there, a weight may be.
+def prediction_roles(available: Sequence[str], said: Mapping[str, Any], how: How) -> Roles:
+    """Find the columns of predictions: label and score must be there, a weight may be, and a domain as was asked.
 
     Parameters
     ----------
@@ -203,8 +208,14 @@ def prediction_roles(available: Sequence[str], said: Mapping[str, Any]) -> Roles
         Column names of the table.
     said
         What `find_roles` takes.
+    how
+        As the table is to be read.
     """
-    return find_roles(available, ("label", "score", "domain"), optional=("weight",), **said)
+    if how.one_domain is None:
+        found = find_roles(available, ("label", "score", "domain"), optional=("weight",), **said)
+    else:
+        found = find_roles(available, ("label", "score"), optional=("domain", "weight"), **said)
+    return replace(found, crossed=how.crossed)
 
 
 def _from_file(file: TableFile, columns: Roles, how: How) -> PredictionTable:
@@ -267,6 +278,8 @@ def _converted(
             if named:
                 found = [names_of(arrays[name], name, first) for name in named]
                 members: AnyArray = gathered.encode(*(found[0] if len(found) == 1 else _pairs_of_names(found)))
+            elif not columns.domains:
+                members = gathered.encode([how.one_domain], np.zeros(batch.num_rows, dtype=np.intp))
             else:
                 members = np.column_stack([numbers_of(arrays[name], name, first) for name in columns.domains])
             yield y, p / 100 if how.percent else p, members, weight
@@ -359,7 +372,8 @@ class _Gathered:
 
     def _reducible(self) -> bool:
         """Whether rows may stand together: one column of probabilities of a 0/1 label, one column of domains."""
-        if len(self.columns.scores) > 1 or not self.columns.names_of_domains:
+        overlapping = self.columns.domains and not self.columns.names_of_domains
+        if len(self.columns.scores) > 1 or overlapping:
             return False
         return all(is_countable(y, p, weight) for y, p, _, weight in self.parts)
 
