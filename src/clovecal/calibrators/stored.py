@@ -18,7 +18,19 @@ from clovecal.errors import InputError
 from clovecal.rows import TASKS
 from clovecal.scores import KINDS, LEVELS, FittedOn
 
-__all__ = ["by_domain", "count", "entries", "fitted_on", "number", "numbers", "pairs", "plain", "same_domains", "text"]
+__all__ = [
+    "by_domain",
+    "count",
+    "entries",
+    "fitted_on",
+    "flag",
+    "number",
+    "numbers",
+    "pairs",
+    "plain",
+    "same_domains",
+    "text",
+]
 
 REMEDY = "save it again"
 
@@ -50,6 +62,14 @@ def count(state: Mapping[str, Any], name: str) -> int:
     value = state.get(name)
     if type(value) is not int or value < 1:
         raise InputError(f"its {name!r}", "is missing or not a whole number of at least 1", REMEDY)
+    return value
+
+
+def flag(state: Mapping[str, Any], name: str) -> bool:
+    """Read a yes or no."""
+    value = state.get(name)
+    if type(value) is not bool:
+        raise InputError(f"its {name!r}", "is missing or neither true nor false", REMEDY)
     return value
 
 
