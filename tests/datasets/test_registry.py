@@ -69,7 +69,7 @@ def test_a_data_set_of_ones_own_is_loaded_by_name_like_any_other(tides):
     data = load_dataset("tides", unit=100.0)
     assert (data.X.ravel().tolist(), data.domains.tolist()) == ([10.0, 70.0], ["north", "south"])
     assert load_dataset("flights").name == "flights"
-    with pytest.raises(InputError, match=r"^data set 'tide' is not known; choose one of flights, mnist, tides"):
+    with pytest.raises(InputError, match=r"^data set 'tide' is not known; choose one of flights, mnist, .*, tides\."):
         load_dataset("tide")
     with pytest.raises(InputError) as caught:
         register_dataset("a/b", list, description="")
@@ -201,8 +201,11 @@ def test_the_built_in_set_has_no_files_and_published_ones_have_checksums():
     for one in registry.DATA_SETS.values():
         assert one.description
         for file in one.files:
-            assert file.url.startswith("https://")
-            assert file.url.endswith(file.name)
+            if file.url is None:
+                assert file.source
+            else:
+                assert file.url.startswith("https://")
+                assert file.url.endswith(file.name)
             assert re.fullmatch(r"[0-9a-f]{64}", file.sha256)
 
 

@@ -43,6 +43,8 @@ def list_data() -> None:
             place = "built in"
         elif all(found):
             place = str(found[0].parent) if found[0] else ""
+        elif any(file.url is None for file in one.files):
+            place = f"not here: to be put into $CLOVECAL_DATA/{one.folder}"
         else:
             place = f"not here: clovecal data fetch {one.name}"
         click.echo(f"{one.name:<10} {one.description}\n{'':<10} [{place}]")

@@ -9,6 +9,7 @@ from clovecal.datasets._colored import colored_digits
 from clovecal.datasets._flights import load_flights
 from clovecal.datasets._lazy import Files, Inputs, LazyDataset, Texts, combined, decode_image, decode_npz
 from clovecal.datasets._mnist import Digits, load_digits, load_mnist
+from clovecal.datasets._tables import load_table
 from clovecal.datasets.images import check_images, existing_folder, image_files, images_in, resized_to
 from clovecal.datasets.registry import DATA_SETS, DataFile, DataSet, load_dataset, register_dataset
 
@@ -34,6 +35,7 @@ __all__ = [
     "load_digits",
     "load_flights",
     "load_mnist",
+    "load_table",
     "register_dataset",
     "resized_to",
 ]

@@ -1,6 +1,6 @@
 """Data sets by name: those of the package and a user's own; where their files are, and their checked download.
 
-Files are looked for in the user's folder ``$CLOVECAL_DATA/NAME``, and then in a cache that downloads go to.
+Files are looked for in a folder inside the user's ``$CLOVECAL_DATA``, and then in a cache that downloads go to.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ class DataFile:
     name
         Its name in the data set's folder.
     url
-        Where it is downloaded from.
+        Where it is downloaded from; None where nobody publishes it in this form.
     sha256
         Its checksum, in hexadecimal digits.
+    source
+        Where a file without ``url`` comes from, as a clause: "it is made from table X of package Y".
     """
 
     name: str
-    url: str
+    url: str | None
     sha256: str
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,32 +55,41 @@ class DataSet:
         What it is, in a line.
     files
         What it is loaded from; none for a data set that needs no download.
+    folder
+        The folder with its files, which several data sets may share.
     """
 
     name: str
     load: Callable[..., Any]
     description: str
     files: tuple[DataFile, ...] = ()
+    folder: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.folder:
+            object.__setattr__(self, "folder", self.name)
 
 
 DATA_SETS: dict[str, DataSet] = {}  # by name; filled by `register_dataset`
 
 
 def register_dataset(
-    name: str, load: Callable[..., Any], *, description: str, files: Sequence[DataFile] = ()
+    name: str, load: Callable[..., Any], *, description: str, files: Sequence[DataFile] = (), folder: str = ""
 ) -> DataSet:
     """Make a data set known by name, to `load_dataset` and to ``clovecal data``.
 
     Parameters
     ----------
     name
-        Its name, which is also that of the folder with its files.
+        Its name.
     load
         Called by `load_dataset`; returns a `DomainDataset`, a `LazyDataset` or whatever the data are.
     description
         What it is, in a line: rows, domains, label.
     files
         What it is loaded from. `fetch` downloads and checks them, and returns their paths to ``load``.
+    folder
+        The folder with its files; empty: named like the data set.
 
     Returns
     -------
@@ -97,9 +109,10 @@ def register_dataset(
     >>> load_dataset("tides").domains
     array(['north', 'south'], dtype='<U5')
     """
-    if not name or Path(name).name != name:
-        raise InputError("name", f"is {name!r}", "pass a name that a folder can have")
-    DATA_SETS[name] = DataSet(name, load, description, tuple(files))
+    for argument, value in (("name", name), ("folder", folder or name)):
+        if not value or Path(value).name != value:
+            raise InputError(argument, f"is {value!r}", "pass a name that a folder can have")
+    DATA_SETS[name] = DataSet(name=name, load=load, description=description, files=tuple(files), folder=folder)
     return DATA_SETS[name]
 
 
@@ -135,8 +148,9 @@ def data_set(name: str) -> DataSet:
 
 
 def find_file(name: str, file: DataFile) -> Path | None:
-    """Return the file in ``$CLOVECAL_DATA/NAME`` or in the cache, or None."""
-    return next((folder / name / file.name for folder in folders() if (folder / name / file.name).is_file()), None)
+    """Return a data set's file in its folder inside ``$CLOVECAL_DATA`` or inside the cache, or None."""
+    inside = data_set(name).folder
+    return next((folder / inside / file.name for folder in folders() if (folder / inside / file.name).is_file()), None)
 
 
 def folders() -> list[Path]:
@@ -164,8 +178,10 @@ def fetch(name: str, *, progress: Progress = SILENT) -> list[Path]:
     paths = []
     for file in data_set(name).files:
         path = find_file(name, file)
+        if path is None and file.url is None:
+            raise _nowhere(name, file)
         if path is None:
-            path = cache_folder() / name / file.name
+            path = cache_folder() / data_set(name).folder / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
             _download(file, path, progress.task(f"Downloading {file.name}"))
         else:
@@ -185,6 +201,8 @@ def check_files(name: str) -> list[Path]:
     paths = []
     for file in data_set(name).files:
         path = find_file(name, file)
+        if path is None and file.url is None:
+            raise _nowhere(name, file)
         if path is None:
             raise InputError(f"data set {name!r}", f"lacks {file.name}", f"get it with: clovecal data fetch {name}")
         _check_intact(file, path)
@@ -198,17 +216,25 @@ def is_intact(file: DataFile, path: Path) -> bool:
         return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
 
 
+def _nowhere(name: str, file: DataFile) -> InputError:
+    source = f" ({file.source})" if file.source else ""
+    return InputError(
+        f"data set {name!r}",
+        f"lacks {file.name}, which cannot be downloaded{source}",
+        f"put it into a folder {data_set(name).folder!r} inside $CLOVECAL_DATA",
+    )
+
+
 def _check_intact(file: DataFile, path: Path) -> None:
     if not is_intact(file, path):
-        raise InputError(
-            f"file {str(path)!r}", "is not the published one (its checksum differs)", "remove it and fetch again"
-        )
+        remedy = "remove it and fetch again" if file.url else "put the original there"
+        raise InputError(f"file {str(path)!r}", "is not the published one (its checksum differs)", remedy)
 
 
 def _download(file: DataFile, path: Path, task: Task) -> None:
     with replacing(path) as temporary:
         try:
-            with urllib.request.urlopen(file.url, timeout=60) as source, temporary.open("wb") as target:
+            with urllib.request.urlopen(str(file.url), timeout=60) as source, temporary.open("wb") as target:
                 while piece := source.read(1 << 16):
                     target.write(piece)
                     task.advance(len(piece))
