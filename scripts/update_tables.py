@@ -56,9 +56,13 @@ def _table(folder: Path) -> str:
     if folder.name in STUDIES:
         study = STUDIES[folder.name]
         return study.tables(study.read(folder))
-    (script,) = (path for path in folder.glob("*.py") if not path.name.startswith("_"))
-    run = subprocess.run([sys.executable, str(script), "--table"], check=True, capture_output=True, text=True)
-    return run.stdout
+    own = folder.name.replace("-", "_")  # the script of this name comes first
+    scripts = [path for path in folder.glob("*.py") if not path.name.startswith("_")]
+    printed = [
+        subprocess.run([sys.executable, str(script), "--table"], check=True, capture_output=True, text=True).stdout
+        for script in sorted(scripts, key=lambda path: (path.stem != own, path.stem))
+    ]
+    return "\n\n".join(text.strip() for text in printed)
 
 
 if __name__ == "__main__":

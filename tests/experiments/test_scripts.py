@@ -17,7 +17,7 @@ import pytest
 from clovecal import records
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-NAMES = sorted(path.parent.name for path in FOLDER.glob("*/*.py") if not path.name.startswith("_"))
+NAMES = sorted({path.parent.name for path in FOLDER.glob("*/*.py") if not path.name.startswith("_")})
 if not NAMES:
     pytest.skip("the source distribution has no experiments", allow_module_level=True)
 
@@ -27,8 +27,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what imports a study's script, which finds its neighbours by its own folder as when it is run."""
     before = set(sys.modules)
 
-    def script(name: str) -> ModuleType:
-        path = FOLDER / name / f"{name.replace('-', '_')}.py"
+    def script(name: str, stem: str | None = None) -> ModuleType:
+        path = FOLDER / name / f"{stem or name.replace('-', '_')}.py"
         monkeypatch.syspath_prepend(str(path.parent))
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
@@ -56,11 +56,14 @@ def outcome_of(script: ModuleType, config: Any, folder: Path) -> dict[str, Any]:
 def test_the_readme_shows_the_tables_of_the_committed_records(name: str, load: Any) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("torch")
-    study = load(name).STUDY
-    assert study.folder == FOLDER / name
-    text = (study.folder / "README.md").read_text(encoding="utf-8")
+    own = name.replace("-", "_")
+    stems = [path.stem for path in (FOLDER / name).glob("*.py") if not path.name.startswith("_")]
+    studies = [load(name, stem).STUDY for stem in sorted(stems, key=lambda stem: (stem != own, stem))]
+    assert all(study.folder == FOLDER / name for study in studies)
+    assert len({study.results for study in studies}) == len(studies)
+    text = (FOLDER / name / "README.md").read_text(encoding="utf-8")
     shown = text.partition("<!-- table: made from the records -->")[2].partition("<!-- end of table -->")[0]
-    assert shown.strip() == study.tables(study.read()).strip()
+    assert shown.strip() == "\n\n".join(study.tables(study.read()).strip() for study in studies)
 
 
 def test_intervals_of_the_ece_are_simulated(load: Any, tmp_path: Path) -> None:
@@ -246,3 +249,25 @@ def test_absent_data_are_named(load: Any, tmp_path: Path, monkeypatch: pytest.Mo
         shared.data_file("heart.csv")
     (tmp_path / "heart.csv").touch()
     assert shared.data_file("heart.csv") == tmp_path / "heart.csv"
+
+
+def test_processes_do_what_one_does(load: Any, tmp_path: Path) -> None:
+    script = load("invariance-test")
+    configs = [
+        script.SampledConfig(120, 3, 2, widening=1, factors=True, test=test, replicates=2, permutations=19)
+        for test in ("sampling", "frequency")
+    ]
+    found = []
+    for processes in (1, 2):
+        script.STUDY.run_missing(configs, tmp_path / str(processes), processes=processes)
+        found.append(records.read(tmp_path / str(processes) / "results.jsonl"))
+    alone, together = (sorted((one["config"]["test"], one["rejection_rate"]) for one in some) for some in found)
+    assert len(alone) == 2
+    assert alone == together
+
+
+@pytest.mark.parametrize("wrong", ["none", "0", None])
+def test_a_wrong_number_of_processes_is_told(wrong: str | None, load: Any) -> None:
+    study = load("invariance-test").STUDY
+    with pytest.raises(SystemExit, match="--processes needs a number, 1 or more"):
+        study.main(["--processes", *([wrong] if wrong else [])])
