@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what type checkers see of the table below; a test compares them
     from clovecal.auditing import Audit as Audit
     from clovecal.auditing import audit as audit
+    from clovecal.calibrators import AdaptedCalibrator as AdaptedCalibrator
     from clovecal.calibrators import AutoCalibrator as AutoCalibrator
     from clovecal.calibrators import CalibratedByDomain as CalibratedByDomain
     from clovecal.calibrators import Candidate as Candidate
     from clovecal.calibrators import Certificate as Certificate
+    from clovecal.calibrators import Expectation as Expectation
+    from clovecal.calibrators import HierarchicalCalibrator as HierarchicalCalibrator
     from clovecal.calibrators import NaiveIsotonic as NaiveIsotonic
     from clovecal.calibrators import RobustIsotonic as RobustIsotonic
     from clovecal.calibrators import load_calibrator as load_calibrator
@@ -57,10 +60,13 @@ __version__ = "0.1.0"
 _NAMES = {
     "clovecal.auditing": ("Audit", "audit"),
     "clovecal.calibrators": (
+        "AdaptedCalibrator",
         "AutoCalibrator",
         "CalibratedByDomain",
         "Candidate",
         "Certificate",
+        "Expectation",
+        "HierarchicalCalibrator",
         "NaiveIsotonic",
         "RobustIsotonic",
         "load_calibrator",

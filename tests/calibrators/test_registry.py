@@ -33,8 +33,14 @@ def refused(call):
 
 
 def test_the_built_in_ones_are_listed_from_the_simplest():
-    assert list(CALIBRATORS) == ["naive", "robust", "robust-regret", "auto"]
-    assert [one.title for one in CALIBRATORS.values()] == ["naive", "robust (risk)", "robust (regret)", "auto"]
+    assert list(CALIBRATORS) == ["naive", "robust", "robust-regret", "hierarchical", "auto"]
+    assert [one.title for one in CALIBRATORS.values()] == [
+        "naive",
+        "robust (risk)",
+        "robust (regret)",
+        "hierarchical",
+        "auto",
+    ]
     assert [type(one.make()) for one in CALIBRATORS.values()] == [one.calibrator_class for one in CALIBRATORS.values()]
     assert CALIBRATORS["robust-regret"].make().objective == "regret"
 
@@ -78,7 +84,7 @@ def test_what_would_be_taken_for_another_is_refused():
     assert str(taken) == "name is 'naive', which is taken by NaiveIsotonic; choose another name."
     twin = refused(lambda: register_calibrator("twin", named("NaiveIsotonic"), meaning="another"))
     assert str(twin) == "make makes a NaiveIsotonic, a name that another class has; rename the class."
-    assert list(CALIBRATORS) == ["naive", "robust", "robust-regret", "auto", "half"]
+    assert list(CALIBRATORS) == ["naive", "robust", "robust-regret", "hierarchical", "auto", "half"]
 
 
 def test_only_calibrators_are_registered():

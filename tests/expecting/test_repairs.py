@@ -177,8 +177,8 @@ def test_a_method_picked_by_its_own_figures_is_said_to_be(monkeypatch):
 @pytest.mark.parametrize(
     ("most_for_robust", "judged", "not_judged"),
     [
-        (4, ["as it is", "naive", "robust (risk)", "robust (regret)"], "auto."),
-        (3, ["as it is", "naive"], "robust (risk), robust (regret) and auto."),
+        (4, ["as it is", "naive", "robust (risk)", "robust (regret)", "hierarchical"], "auto."),
+        (3, ["as it is", "naive"], "robust (risk), robust (regret), hierarchical and auto."),
     ],
 )
 def test_far_too_many_domains_cost_the_slow_methods(monkeypatch, most_for_robust, judged, not_judged):

@@ -3,22 +3,33 @@
 from clovecal.calibrators import held_out, stored
 from clovecal.calibrators._auto import AutoCalibrator, Candidate, naive_candidate
 from clovecal.calibrators._base import Calibrator, ScoredRows
+from clovecal.calibrators._expected import Expectation, Expected
+from clovecal.calibrators._hierarchical import AdaptedCalibrator, HierarchicalCalibrator
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._meta import CalibratedByDomain
 from clovecal.calibrators._minimax import MonotoneSteps
 from clovecal.calibrators._monotone import MonotoneCalibrator
 from clovecal.calibrators._onnx import OnnxGraph
 from clovecal.calibrators._persistence import load_calibrator
-from clovecal.calibrators._registry import CALIBRATORS, RegisteredCalibrator, register_calibrator
+from clovecal.calibrators._registry import (
+    CALIBRATORS,
+    RegisteredCalibrator,
+    register_calibrator,
+    register_class,
+)
 from clovecal.calibrators._robust import Certificate, RobustIsotonic, regret_candidates, risk_candidate
 
 __all__ = [
     "CALIBRATORS",
+    "AdaptedCalibrator",
     "AutoCalibrator",
     "CalibratedByDomain",
     "Calibrator",
     "Candidate",
     "Certificate",
+    "Expectation",
+    "Expected",
+    "HierarchicalCalibrator",
     "MonotoneCalibrator",
     "MonotoneSteps",
     "NaiveIsotonic",
@@ -57,6 +68,12 @@ register_calibrator(
     quick={"tol": 1e-6},
     candidates=regret_candidates,
 )
+register_calibrator(
+    "hierarchical",
+    lambda **options: HierarchicalCalibrator(NaiveIsotonic(), **options),
+    meaning="naive, with an intercept and a slope that vary by domain; averaged over domains",
+)
+register_class(AdaptedCalibrator)
 register_calibrator(
     "auto",
     AutoCalibrator,

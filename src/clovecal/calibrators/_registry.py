@@ -86,9 +86,7 @@ def register_calibrator(
     if name in _REGISTERED and _place(_REGISTERED[name].calibrator_class) != _place(kind):
         other = _REGISTERED[name].calibrator_class.__name__
         raise InputError("name", f"is {name!r}, which is taken by {other}", "choose another name")
-    if _place(_CLASSES.get(kind.__name__, kind)) != _place(kind):
-        raise InputError("make", f"makes a {kind.__name__}, a name that another class has", "rename the class")
-    _CLASSES[kind.__name__] = kind
+    register_class(kind)
     _REGISTERED[name] = RegisteredCalibrator(
         name=name,
         make=make,
@@ -99,6 +97,13 @@ def register_calibrator(
         quick=MappingProxyType(dict(quick or {})),
         candidates=candidates,
     )
+
+
+def register_class(kind: type[Calibrator]) -> None:
+    """Make a class known to files alone: of calibrators that other calibrators make, which have no name to ask for."""
+    if _place(_CLASSES.get(kind.__name__, kind)) != _place(kind):
+        raise InputError("make", f"makes a {kind.__name__}, a name that another class has", "rename the class")
+    _CLASSES[kind.__name__] = kind
 
 
 def registered_class(class_name: str) -> type[Calibrator] | None:

@@ -1,0 +1,438 @@
+"""Mixed models by Laplace-EM: a few numbers for each domain, drawn from one normal distribution over domains.
+
+A `Family` says what the rows of each domain say of the domain's own numbers; `fit_mixed` finds the mean μ and the
+covariance Σ over domains, and each domain's numbers shrunk towards μ by how little its rows say. `LogisticSums` is the
+family of an intercept and a slope of log-odds. Everything here is arrays over all domains at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Protocol, Self
+
+import numpy as np
+from scipy.special import expit
+
+from clovecal._checks import FloatArray, IntArray
+from clovecal.domains.sums import weighted_counts
+
+FLOOR = (0.05, 0.02)  # of the sums of squares that Σ is made of: a spread that a few domains cannot rule out
+UNIT = (1.0, 0.5)  # spreads of intercept and slope beyond which more of it is held against Σ
+_FIXED = 1e-10  # the variance that stands for none
+_WEAK = 0.01  # precision of what is known of μ beforehand
+_MOST_STEPS = 60  # of Newton's method
+_MOST_HALVINGS = 12
+_CELLS_PER_UNIT = 64
+_FARTHEST = 32  # from where on x of any size share a cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivatives:
+    """A log-likelihood of q numbers in each of k domains, and its first two derivatives there.
+
+    Attributes
+    ----------
+    log_likelihood
+        (k,).
+    gradient
+        (k, q).
+    information
+        (k, q, q): minus the matrix of second derivatives, or its expectation; positive semi-definite.
+    """
+
+    log_likelihood: FloatArray
+    gradient: FloatArray
+    information: FloatArray
+
+
+class Family(Protocol):
+    """What the rows of k domains say of q numbers for each."""
+
+    @property
+    def n_domains(self) -> int:
+        """The number of domains, k."""
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers each has, q."""
+
+    def derivatives(self, theta: FloatArray) -> Derivatives:
+        """Return the log-likelihood of each domain's numbers (k, q) and its derivatives."""
+
+    def log_likelihood(self, theta: FloatArray) -> FloatArray:
+        """Return the log-likelihood alone, (k,)."""
+
+    def repeated(self, times: int) -> Self:
+        """Return that many domains with the same rows each: of a family of one domain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modes:
+    """The most probable numbers of each domain under a normal prior, and the normal approximation around them.
+
+    Attributes
+    ----------
+    mode
+        (k, q).
+    covariance
+        (k, q, q): the inverse of the curvature at the mode.
+    log_evidence
+        (k,): Laplace's approximation of the log-probability of the domain's rows.
+    """
+
+    mode: FloatArray
+    covariance: FloatArray
+    log_evidence: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedFit:
+    """Numbers that vary by domain with a normal distribution.
+
+    Attributes
+    ----------
+    mean
+        μ (q,).
+    covariance
+        Σ (q, q), between domains.
+    n_domains
+        k.
+    effects
+        (k, q): each domain's numbers, shrunk towards μ.
+    effect_covariances
+        (k, q, q): how uncertain they are, given μ and Σ.
+    iterations
+        Passes of EM.
+    converged
+        Whether μ and Σ had stopped moving.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    n_domains: int
+    effects: FloatArray
+    effect_covariances: FloatArray
+    iterations: int
+    converged: bool
+
+
+def fit_mixed(
+    family: Family,
+    *,
+    start: Sequence[float] | FloatArray,
+    covariance: FloatArray | None = None,
+    fixed: Sequence[int] = (),
+    spread: Callable[[FloatArray, int], FloatArray] | None = None,
+    tol: float = 1e-6,
+    max_iterations: int = 500,
+) -> MixedFit:
+    """Fit μ, Σ and each domain's numbers by EM with Laplace's approximation in each domain.
+
+    Parameters
+    ----------
+    family
+        What the rows say.
+    start
+        μ to begin with, and what is weakly believed of it (a normal of standard deviation 10), so that it stays finite
+        where no domain has an event.
+    covariance
+        Σ where it is known; None: it is estimated.
+    fixed
+        Numbers that are ``start`` in every domain, because no row tells of them.
+    spread
+        Makes Σ of the sums of squares over domains and k; None: `penalised_covariance`.
+    tol
+        Of the largest change of μ and Σ in a pass.
+    max_iterations
+        Passes at most.
+
+    Notes
+    -----
+    The sums of squares are Σ_d V_d + R'R·k/(k − 1), with R the modes less μ. The factor is a partial correction for
+    the estimated μ, as in REML. With domains of a handful of rows Laplace's approximation takes variances for too small
+    (Breslow & Lin 1995): with 200 domains of 1–3 rows a standard deviation of 1 comes out as about .5.
+
+    References
+    ----------
+    N. E. Breslow and X. Lin (1995), Bias correction in generalised linear mixed models with a single component of
+    dispersion, Biometrika 82.
+    """
+    k, q = family.n_domains, family.n_parameters
+    spread = penalised_covariance if spread is None else spread
+    believed = np.asarray(start, dtype=np.float64)
+    mean, free = believed.copy(), np.setdiff1d(np.arange(q), fixed)
+    known = covariance is not None
+    sigma = 0.25 * np.eye(q) if covariance is None else covariance.copy()
+    _fix(sigma, fixed)
+    modes = newton(family, np.tile(mean, (k, 1)), sigma)
+    converged = False
+    iteration = 0
+    while iteration < max_iterations and not converged:
+        iteration += 1
+        previous = mean.copy(), sigma.copy()
+        precision = np.linalg.inv(sigma)
+        weak = _WEAK * np.eye(q)
+        mean = np.linalg.solve(k * precision + weak, precision @ modes.mode.sum(axis=0) + weak @ believed)
+        mean[list(fixed)] = believed[list(fixed)]
+        if not known:
+            residual = modes.mode - mean
+            scatter = modes.covariance.sum(axis=0) + residual.T @ residual * (k / max(k - 1, 1))
+            part = np.ix_(free, free)
+            sigma = np.zeros((q, q))
+            sigma[part] = spread(scatter, k)[part] if len(free) == q else spread(_without(scatter, fixed), k)[part]
+            _fix(sigma, fixed)
+        modes = newton(family, np.tile(mean, (k, 1)), sigma, start=modes.mode)
+        change = max(np.abs(mean - previous[0]).max(), np.abs(sigma - previous[1]).max())
+        converged = bool(change < tol)
+    return MixedFit(
+        mean=mean,
+        covariance=sigma,
+        n_domains=k,
+        effects=modes.mode,
+        effect_covariances=modes.covariance,
+        iterations=iteration,
+        converged=converged,
+    )
+
+
+def penalised_covariance(
+    scatter: FloatArray, k: int, *, floor: Sequence[float] = FLOOR, unit: Sequence[float] = UNIT
+) -> FloatArray:
+    """Return Σ from sums of squares over k domains, kept from below and from above.
+
+    Parameters
+    ----------
+    scatter
+        (q, q) sums of squares.
+    k
+        Domains.
+    floor
+        What is added to the diagonal of the sums of squares.
+    unit
+        The spreads in whose units the penalty is round.
+
+    Notes
+    -----
+    In units of ``unit`` an eigenvalue λ of Σ maximises −(k + 1)·log λ − s/λ − λ, with s that of the sums of squares:
+    λ = (−(k + 1) + √((k + 1)² + 4s))/2, which is s/(k + 1) where that is small and √s where it is large. Without the
+    last term one separated domain of three gives slopes of 24 ± 42.
+
+    Examples
+    --------
+    Ten domains with sums of squares of 11·.5 + .25 less the floor have a variance of .5 in the intercept.
+
+    >>> penalised_covariance(np.diag([5.70, 0.0]), 10).round(3)[0, 0]
+    np.float64(0.5)
+    """
+    size = np.asarray(unit, dtype=np.float64)
+    sums = (scatter + np.diag(floor)) / np.outer(size, size)
+    values, vectors = np.linalg.eigh((sums + sums.T) / 2)
+    s = np.maximum(values, 0.0)
+    kept = 2 * s / (k + 1 + np.sqrt((k + 1) ** 2 + 4 * s))  # the root, without subtracting near-equal numbers
+    return np.asarray((vectors * kept) @ vectors.T * np.outer(size, size))
+
+
+def newton(family: Family, mean: FloatArray, covariance: FloatArray, *, start: FloatArray | None = None) -> Modes:
+    """Find the mode of every domain's numbers under normal priors, by Newton's method with step halving.
+
+    Parameters
+    ----------
+    family
+        What the rows say.
+    mean
+        (k, q) means of the priors.
+    covariance
+        (q, q), or (k, q, q) where they differ.
+    start
+        Where to begin; None: at the means.
+    """
+    k, q = family.n_domains, family.n_parameters
+    precision = np.broadcast_to(np.linalg.inv(covariance), (k, q, q))
+
+    def log_prior(theta: FloatArray) -> FloatArray:
+        away = theta - mean
+        return np.asarray(-0.5 * np.einsum("ki,kij,kj->k", away, precision, away))
+
+    theta = (mean if start is None else start).astype(np.float64, copy=True)
+    at = family.derivatives(theta)
+    value = at.log_likelihood + log_prior(theta)
+    for _ in range(_MOST_STEPS):
+        gradient = at.gradient - np.einsum("kij,kj->ki", precision, theta - mean)
+        curvature = at.information + precision
+        step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+        promised = np.einsum("ki,ki->k", gradient, step)  # twice the rise that the quadratic has
+        if not (promised > 1e-12 * (1 + np.abs(value))).any():
+            break
+        share = np.ones(k)
+        moved = theta + step
+        for _ in range(_MOST_HALVINGS):
+            found = family.log_likelihood(moved) + log_prior(moved)
+            worse = ~(found >= value - 1e-12 * (1 + np.abs(value)))
+            if not worse.any():
+                break
+            share[worse] /= 2
+            moved = theta + share[:, None] * step
+        else:
+            moved[worse] = theta[worse]
+        theta = moved
+        at = family.derivatives(theta)
+        value = at.log_likelihood + log_prior(theta)
+    curvature = at.information + precision
+    log_determinants = np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]
+    return Modes(
+        mode=theta,
+        covariance=np.asarray(np.linalg.inv(curvature)),
+        log_evidence=value + 0.5 * log_determinants,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogisticSums:
+    """A family: events among trials, with log-odds θ₀ + θ₁·x in each domain; sums over cells of close x.
+
+    Attributes
+    ----------
+    x
+        (cells,) mean x of each cell.
+    events, trials
+        (cells,) weighted counts.
+    domain
+        (cells,) domain of each, 0 … k − 1, rising.
+    n_domains
+        k; a domain may have no cell.
+    """
+
+    x: FloatArray
+    events: FloatArray
+    trials: FloatArray
+    domain: IntArray
+    n_domains: int
+    n_parameters: int = 2
+
+    @classmethod
+    def of_rows(
+        cls,
+        x: FloatArray,
+        y: FloatArray,
+        *,
+        weight: FloatArray | None = None,
+        domain: IntArray | None = None,
+        n_domains: int = 1,
+    ) -> LogisticSums:
+        """Sum rows over cells of a fixed grid: a 64th of a unit of x wide, one for all beyond 32 units.
+
+        The grid does not depend on the rows, so that sums of some rows and of others add up to those of all (`plus`).
+
+        Parameters
+        ----------
+        x, y
+            (n,) values and labels 0/1, or shares of events.
+        weight
+            Frequencies; None: 1 each.
+        domain
+            Domain of each row; None: all in one.
+        n_domains
+            k.
+        """
+        w = np.ones(len(x)) if weight is None else weight
+        d = np.zeros(len(x), dtype=np.intp) if domain is None else domain
+        if not w.all():
+            counted = w > 0
+            x, y, w, d = x[counted], y[counted], w[counted], d[counted]
+        return cls._summed(x, w * y, w, d, n_domains)
+
+    @classmethod
+    def _summed(cls, x: FloatArray, events: FloatArray, trials: FloatArray, d: IntArray, k: int) -> LogisticSums:
+        place = _cell_of(x)
+        width = 2 * _FARTHEST * _CELLS_PER_UNIT + 1
+        code = d * width + place
+        if k * width <= max(8 * len(x), 2**22):
+            present = np.flatnonzero(weighted_counts(code, trials, 0))
+            place_of = np.empty(present[-1] + 1 if len(present) else 0, dtype=np.intp)
+            place_of[present] = np.arange(len(present))
+            cell = place_of[code]
+        else:
+            present, cell = np.unique(code, return_inverse=True)
+        total, of_events, of_x = (weighted_counts(cell, one, len(present)) for one in (trials, events, trials * x))
+        return cls(x=of_x / total, events=of_events, trials=total, domain=present // width, n_domains=k)
+
+    def plus(self, other: LogisticSums) -> LogisticSums:
+        """Return the sums of these rows and others of the same domains."""
+        x, events, trials = (
+            np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("x", "events", "trials")
+        )
+        return self._summed(x, events, trials, np.concatenate([self.domain, other.domain]), self.n_domains)
+
+    @classmethod
+    def joined(cls, parts: Sequence[LogisticSums]) -> LogisticSums:
+        """Return the sums of different domains, numbered one after the other."""
+        first = np.cumsum([0, *(part.n_domains for part in parts)])
+        x, events, trials = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "events", "trials")
+        )
+        domain = np.concatenate([part.domain + number for part, number in zip(parts, first, strict=False)])
+        return cls(x=x, events=events, trials=trials, domain=domain, n_domains=int(first[-1]))
+
+    def split(self) -> list[LogisticSums]:
+        """Return the sums of each domain alone."""
+        ends = np.searchsorted(self.domain, np.arange(self.n_domains + 1))
+        return [
+            LogisticSums(
+                x=self.x[a:b],
+                events=self.events[a:b],
+                trials=self.trials[a:b],
+                domain=np.zeros(b - a, dtype=np.intp),
+                n_domains=1,
+            )
+            for a, b in pairwise(ends.tolist())
+        ]
+
+    def repeated(self, times: int) -> LogisticSums:
+        """Return that many domains with the same cells each: of sums of one domain."""
+        domain = np.repeat(np.arange(times), len(self.x))
+        x, events, trials = (np.tile(one, times) for one in (self.x, self.events, self.trials))
+        return replace(self, x=x, events=events, trials=trials, domain=domain, n_domains=times)
+
+    def log_likelihood(self, theta: FloatArray) -> FloatArray:
+        """Return Σ events·η − trials·log(1 + e^η) of each domain."""
+        eta = theta[self.domain, 0] + theta[self.domain, 1] * self.x
+        return self._by_domain(self.events * eta - self.trials * np.logaddexp(0.0, eta))
+
+    def derivatives(self, theta: FloatArray) -> Derivatives:
+        """Return the log-likelihood of each domain's numbers (k, q) and its derivatives."""
+        eta = theta[self.domain, 0] + theta[self.domain, 1] * self.x
+        p = expit(eta)
+        rest = self.events - self.trials * p
+        weight = self.trials * p * (1 - p)
+        weighted = weight * self.x
+        information = np.empty((self.n_domains, 2, 2))
+        information[:, 0, 0] = self._by_domain(weight)
+        information[:, 0, 1] = information[:, 1, 0] = self._by_domain(weighted)
+        information[:, 1, 1] = self._by_domain(weighted * self.x)
+        return Derivatives(
+            log_likelihood=self._by_domain(self.events * eta - self.trials * np.logaddexp(0.0, eta)),
+            gradient=np.column_stack([self._by_domain(rest), self._by_domain(rest * self.x)]),
+            information=information,
+        )
+
+    def _by_domain(self, values: FloatArray) -> FloatArray:
+        return weighted_counts(self.domain, values, self.n_domains)
+
+
+def _cell_of(x: FloatArray) -> IntArray:
+    at = np.clip(x, -_FARTHEST, _FARTHEST) * _CELLS_PER_UNIT
+    return np.asarray(np.floor(at), dtype=np.intp) + _FARTHEST * _CELLS_PER_UNIT
+
+
+def _fix(sigma: FloatArray, fixed: Sequence[int]) -> None:
+    for number in fixed:
+        sigma[number, :] = sigma[:, number] = 0.0
+        sigma[number, number] = _FIXED
+
+
+def _without(scatter: FloatArray, fixed: Sequence[int]) -> FloatArray:
+    rest = scatter.copy()
+    rest[list(fixed), :] = rest[:, list(fixed)] = 0.0
+    return rest
