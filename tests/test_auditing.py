@@ -65,7 +65,10 @@ def test_every_figure_of_a_small_table():
     assert dict(result.rows) == {"Sweden": 4, "UK": 2}
     assert dict(result.observed) == {"Sweden": 0.5, "UK": 0.5}
     assert dict(result.predicted) == pytest.approx({"Sweden": 2.1 / 4, "UK": 0.9 / 2})
-    assert list(result.metrics) == ["ece", "mmce", "accuracy", "brier", "log_loss", "auc"]
+    assert list(result.metrics) == [
+        *("ece", "mmce", "accuracy", "brier", "log_loss", "auc"),
+        *("calibration_intercept", "calibration_slope", "observed_expected"),
+    ]
     # Sweden's four bins hold one row each: (0.2 + 0.1 + 0.4 + 0.4)/4; the UK's two: (0.8 + 0.9)/2
     assert dict(result.calibration.by_domain) == pytest.approx({"Sweden": 0.275, "UK": 0.85})
     assert dict(result.metrics["accuracy"].by_domain) == {"Sweden": 1.0, "UK": 0.0}
@@ -520,7 +523,7 @@ def test_two_columns_are_audited_as_the_binary_model_and_as_their_top_label_on_r
 def test_a_regression_audit_finds_the_domain_that_is_shifted():
     y, f, domain = regression_table()
     result = audit(np.where(domain == "B", y + 1, y), f, domains=domain, tolerance=0.1)
-    assert list(result.metrics) == ["calibration", "mse"]
+    assert list(result.metrics) == ["calibration", "mse", "mean_residual", "regression_slope"]
     assert result.miscalibrated == ("B",)
     assert result.calibration.by_domain["B"] == pytest.approx(1, abs=0.2)
     assert result.metrics["mse"].by_domain["A"] == pytest.approx(1, abs=0.2)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import clovecal as cc
-from clovecal.metrics import mean_squared_error
+from clovecal.metrics import mean_residual, mean_squared_error, regression_slope
 from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Loss, Objective
 
 Floats = NDArray[np.float64]
@@ -46,6 +46,7 @@ class Contract:
     of: str = "binary"  # binary, classes or regression
     zero_when_calibrated: bool = False
     largest: float = np.inf
+    lowest: float = 0.0
 
     def __call__(self, table: Table, weight: Any = None) -> float:
         return self.metric(*table, sample_weight=weight, **self.options)
@@ -83,6 +84,11 @@ def _contracts() -> list[Contract]:
         Contract("brier of classes", cc.brier, of="classes", largest=2.0),
         Contract("log_loss", cc.log_loss),
         Contract("log_loss of classes", cc.log_loss, of="classes"),
+        Contract("smooth_ece", cc.smooth_ece, {}, "binary", True, 1.0),
+        Contract("smooth_ece of classes", cc.smooth_ece, {}, "classes", True, 1.0),
+        Contract("calibration_intercept", cc.calibration_intercept, lowest=-np.inf),
+        Contract("calibration_slope", cc.calibration_slope, lowest=-np.inf),
+        Contract("observed_expected", cc.observed_expected),
         Contract("accuracy", cc.accuracy, largest=1.0),
         Contract("accuracy of classes", cc.accuracy, of="classes", largest=1.0),
     ]
@@ -97,6 +103,8 @@ def _contracts() -> list[Contract]:
         name = f"regression_calibration{options}"
         found.append(Contract(name, cc.regression_calibration, options, "regression", True))
     found.append(Contract("mean_squared_error", mean_squared_error, of="regression"))
+    found.append(Contract("mean_residual", mean_residual, of="regression", lowest=-np.inf))
+    found.append(Contract("regression_slope", regression_slope, of="regression", lowest=-np.inf))
     return found
 
 
@@ -230,7 +238,8 @@ def test_weights_of_one_are_no_weights(contract: Contract, seed_and_size: tuple[
 def test_values_stay_inside_the_metrics_range(contract: Contract, seed_and_size: tuple[int, int]) -> None:
     table, _ = table_of(contract, seed_and_size)
     may_be_negative = contract.options.get("unbiased") or contract.name == "calibration by bins"
-    assert (-1 if may_be_negative else -1e-12) <= contract(table) <= contract.largest + 1e-12
+    value = contract(table)
+    assert np.isnan(value) or (-1 if may_be_negative else contract.lowest - 1e-12) <= value <= contract.largest + 1e-12
 
 
 @every_metric
@@ -380,7 +389,7 @@ def test_intervals_are_ordered_inside_the_range_and_simultaneous_ones_wider(
     result = contract.in_domains(table, labels, ci=0.9, resamples=100, rng=0)
     assert result.overall_interval is not None
     for low, high in [*result.intervals.values(), result.overall_interval]:
-        assert 0 <= low <= high <= contract.largest
+        assert contract.lowest <= low <= high <= contract.largest
     for name, (low, high) in result.intervals.items():
         simultaneous = result.simultaneous_intervals[name]
         assert simultaneous[0] <= low + 1e-12

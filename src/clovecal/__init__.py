@@ -35,17 +35,21 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.metrics import auc as auc
     from clovecal.metrics import brier as brier
     from clovecal.metrics import brier_decomposition as brier_decomposition
+    from clovecal.metrics import calibration_intercept as calibration_intercept
+    from clovecal.metrics import calibration_slope as calibration_slope
     from clovecal.metrics import ece as ece
     from clovecal.metrics import invariance_test as invariance_test
     from clovecal.metrics import irm_penalty as irm_penalty
     from clovecal.metrics import log_loss as log_loss
     from clovecal.metrics import mmce as mmce
     from clovecal.metrics import net_benefit as net_benefit
+    from clovecal.metrics import observed_expected as observed_expected
     from clovecal.metrics import per_domain as per_domain
     from clovecal.metrics import register_metric as register_metric
     from clovecal.metrics import regression_calibration as regression_calibration
     from clovecal.metrics import reliability_curve as reliability_curve
     from clovecal.metrics import sensitivity as sensitivity
+    from clovecal.metrics import smooth_ece as smooth_ece
     from clovecal.metrics import specificity as specificity
     from clovecal.metrics import spread_calibration as spread_calibration
     from clovecal.scorers import DomainScorer as DomainScorer
@@ -83,17 +87,21 @@ _NAMES = {
         "auc",
         "brier",
         "brier_decomposition",
+        "calibration_intercept",
+        "calibration_slope",
         "ece",
         "invariance_test",
         "irm_penalty",
         "log_loss",
         "mmce",
         "net_benefit",
+        "observed_expected",
         "per_domain",
         "register_metric",
         "regression_calibration",
         "reliability_curve",
         "sensitivity",
+        "smooth_ece",
         "specificity",
         "spread_calibration",
     ),

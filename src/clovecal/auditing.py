@@ -31,13 +31,18 @@ from clovecal.metrics import (
     accuracy,
     auc,
     brier,
+    calibration_intercept,
+    calibration_slope,
     ece,
     log_loss,
+    mean_residual,
     mean_squared_error,
     mmce,
     net_benefit,
+    observed_expected,
     on_rows,
     regression_calibration,
+    regression_slope,
     sensitivity,
     specificity,
     spread_calibration,
@@ -395,6 +400,8 @@ def audit(
         metrics = {
             "calibration": on_rows.per_domain(table, regression_calibration, bins=bins, **shared),
             "mse": on_rows.per_domain(table, mean_squared_error, **shared),
+            "mean_residual": on_rows.per_domain(table, mean_residual, **shared),
+            "regression_slope": on_rows.per_domain(table, regression_slope, **shared),
         }
         if table.p.ndim == 2:
             metrics["spread_calibration"] = on_rows.per_domain(table, spread_calibration, **shared)
@@ -403,7 +410,8 @@ def audit(
         for metric in (mmce, accuracy, brier, log_loss):
             metrics[metric.__name__] = on_rows.per_domain(table, metric, **shared)
         if table.task == "binary":
-            metrics["auc"] = on_rows.per_domain(table, auc, **shared)
+            for metric in (auc, calibration_intercept, calibration_slope, observed_expected):
+                metrics[metric.__name__] = on_rows.per_domain(table, metric, **shared)
         if threshold is not None:
             for metric in (sensitivity, specificity, net_benefit):
                 metrics[metric.__name__] = on_rows.per_domain(table, metric, threshold=threshold, **shared)

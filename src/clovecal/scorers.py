@@ -87,6 +87,7 @@ class DomainScorer(BaseEstimator):  # type: ignore[misc]
             higher_is_better=self.higher_is_better,
             **(self.metric_options or {}),
         )
+        result.check_direction("metric")
         value = float(getattr(result, self.aggregate))
         return value if result.higher_is_better else -value
 

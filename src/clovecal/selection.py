@@ -47,6 +47,7 @@ class Criterion:
     def by_domain(self, y: Any, p: Any, *, domains: Any, sample_weight: Any = None) -> Mapping[Name, float]:
         """Return the metric's value in each domain."""
         result = per_domain(self.metric, y, p, domains=domains, sample_weight=sample_weight, **self.options)
+        result.check_direction("criterion")
         if result.higher_is_better:
             raise InputError(
                 "criterion", f"is {self.name}, which is higher for better models", "pass one that is lower for them"

@@ -5,6 +5,23 @@ The paper (section 2.1) calls them environments; here the word is domain through
 
 from clovecal.domains._domains import Domains, Interval
 from clovecal.domains._factorize import Name
-from clovecal.domains._result import DomainEstimator, DomainResult, domain_result, pooled_value
+from clovecal.domains._result import (
+    DomainEstimator,
+    DomainResult,
+    Estimates,
+    WithEstimates,
+    domain_result,
+    pooled_value,
+)
 
-__all__ = ["DomainEstimator", "DomainResult", "Domains", "Interval", "Name", "domain_result", "pooled_value"]
+__all__ = [
+    "DomainEstimator",
+    "DomainResult",
+    "Domains",
+    "Estimates",
+    "Interval",
+    "Name",
+    "WithEstimates",
+    "domain_result",
+    "pooled_value",
+]

@@ -40,4 +40,4 @@ def _prepare(rows: Rows) -> RowMean:
     return RowMean(rows.top_label[0], rows.weight, high=1.0, proportion=True, weights=rows.weights)
 
 
-register_metric(accuracy, _prepare, higher_is_better=True)
+register_metric(accuracy, _prepare, higher_is_better=True, scale="logit")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clovecal._checks import AnyArray, FloatArray, IntArray
-from clovecal.domains import Domains, pooled_value
+from clovecal.domains import Domains, Estimates, pooled_value
 from clovecal.domains.sums import divide_or, weighted_counts
 from clovecal.errors import InputError
 from clovecal.metrics._per_domain import register_metric
@@ -105,6 +105,20 @@ class _AreaByDomain:
         ]
         return np.asarray(np.where(np.isnan(found.area)[:, None], [0.0, 1.0], _expit(np.array(limits))))
 
+    def estimates(self, domains: Domains) -> Estimates:
+        """Return the area as a logit, with its standard error."""
+        found = self._concordance(domains)
+        centre, spread = _on_the_logit_scale(found)
+        undefined = np.isnan(found.area)
+        return Estimates(
+            value=np.where(undefined, np.nan, centre),
+            standard_error=np.where(undefined, np.nan, spread),
+            not_defined=[
+                "" if not missing else "no event" if events == 0 else "nothing but events"
+                for missing, events in zip(undefined.tolist(), found.events.tolist(), strict=True)
+            ],
+        )
+
     def _concordance(self, domains: Domains) -> _Concordance:
         by_domain = self._of_strata(domains.codes, domains.rows, len(domains.names))
         overall = self._of_strata(np.zeros(self.n_rows, dtype=np.intp), None, 1)
@@ -197,4 +211,4 @@ def binary_only(rows: Rows, what: str) -> None:
         )
 
 
-register_metric(auc, _prepare, higher_is_better=True)
+register_metric(auc, _prepare, higher_is_better=True, scale="logit")

@@ -93,7 +93,7 @@ def terms(values: FloatArray, weight: FloatArray) -> tuple[FloatArray, ...]:
     )
 
 
-def effective_sizes_of(rows: Rows, values: FloatArray | None = None) -> FloatArray:
+def effective_sizes_of(rows: Rows, values: FloatArray | None = None, *, domains: Domains | None = None) -> FloatArray:
     """Return how many rows the mean outcome of each domain, then of all rows, is worth.
 
     Parameters
@@ -102,6 +102,8 @@ def effective_sizes_of(rows: Rows, values: FloatArray | None = None) -> FloatArr
         Checked rows.
     values
         A number per row whose mean is meant; None: the outcome.
+    domains
+        Of what; None: of the domains that the rows have.
 
     Returns
     -------
@@ -116,9 +118,8 @@ def effective_sizes_of(rows: Rows, values: FloatArray | None = None) -> FloatArr
     equal weights give the limits of as many rows without weights.
     """
     values = rows.outcome if values is None else values
+    domains = rows.domains if domains is None else domains
     if rows.weight is not None and rows.weights == "sampling":
-        return SampledMeans.of(values, rows.weight, rows.domains).effective
-    counted = cell_sums(
-        rows.domains, 1, lambda chunk: (None, (None if rows.weight is None else rows.weight[chunk],)), 1
-    )
+        return SampledMeans.of(values, rows.weight, domains).effective
+    counted = cell_sums(domains, 1, lambda chunk: (None, (None if rows.weight is None else rows.weight[chunk],)), 1)
     return counted[0, :, 0]

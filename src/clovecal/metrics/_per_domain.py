@@ -26,6 +26,7 @@ from clovecal.errors import InputError
 from clovecal.rows import MEANINGS_OF_WEIGHTS, Rows, zeros_and_ones
 
 Metric = Callable[..., float]
+SCALES = ("identity", "log", "logit")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class _Registered:
     prepare: Callable[..., DomainEstimator]
     higher_is_better: bool
     task: str  # "classification" or "regression"
+    ideal: float | None = None
+    scale: str | None = None
 
     def estimator(self, rows: Rows, options: Mapping[str, Any]) -> DomainEstimator:
         if (rows.task == "regression") != (self.task == "regression"):
@@ -50,8 +53,10 @@ def register_metric(
     metric: Metric,
     prepare: Callable[..., DomainEstimator],
     *,
-    higher_is_better: bool,
+    higher_is_better: bool = False,
     task: str = "classification",
+    ideal: float | None = None,
+    scale: str | None = None,
 ) -> None:
     """Make a metric known by name, with its direction and a way to compute it in all domains at once.
 
@@ -68,6 +73,12 @@ def register_metric(
         Its direction: which domain is the worst one.
     task
         What rows it is for: "classification" or "regression".
+    ideal
+        The value of a model that is right, for a metric that can be too low and too high, such as a slope's 1: the
+        worst domain is then the farthest from it. None: the metric has a direction.
+    scale
+        "identity", "log" or "logit": on which an estimate is nearly normal; what is prepared then has the method
+        ``estimates`` of `clovecal.domains.WithEstimates`, and `clovecal.new_domain` takes the metric.
 
     Notes
     -----
@@ -97,7 +108,10 @@ def register_metric(
     if taken_by.startswith("clovecal.") and taken_by != metric.__module__:
         raise InputError("metric", f"is named {name!r}, as a metric of clovecal's own is", "rename it")
     check_choice(task, "task", ("classification", "regression"))
-    _BY_NAME[name] = _Registered(metric, prepare, higher_is_better, task)
+    check_choice(scale, "scale", (*SCALES, None))
+    _BY_NAME[name] = _Registered(
+        metric=metric, prepare=prepare, higher_is_better=higher_is_better, task=task, ideal=ideal, scale=scale
+    )
 
 
 def metric_names(task: str | None = None) -> tuple[str, ...]:
@@ -215,7 +229,9 @@ def per_domain_of(
     known = _known(metric)
     estimator = known.estimator(rows, metric_options)
     name = known.metric.__name__
-    return _result(name, estimator, rows.domains, known.higher_is_better, ci, resamples, rng)
+    return _result(
+        name, estimator, rows.domains, known.higher_is_better, ci, resamples, rng, ideal=known.ideal, scale=known.scale
+    )
 
 
 def value_of(rows: Rows, metric: Metric | str, **metric_options: Any) -> float:
@@ -254,6 +270,9 @@ def _result(
     ci: float | None,
     resamples: int,
     rng: np.random.Generator | int | None,
+    *,
+    ideal: float | None = None,
+    scale: str | None = None,
 ) -> DomainResult:
     return domain_result(
         name,
@@ -263,6 +282,8 @@ def _result(
         ci=None if ci is None else check_fraction(ci, "ci"),
         resamples=check_count(resamples, "resamples"),
         rng=check_rng(rng),
+        ideal=ideal,
+        scale=scale,
     )
 
 

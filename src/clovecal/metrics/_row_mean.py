@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 
 from clovecal._checks import AnyArray, FloatArray
-from clovecal.domains import Domains
+from clovecal.domains import Domains, Estimates
 from clovecal.domains.sums import cell_sums, divide_or
 from clovecal.metrics._effective_sizes import SampledMeans
 from clovecal.metrics._proportions import wilson_interval
@@ -72,16 +72,7 @@ class RowMean:
         Under sampling weights Wilson's size is the effective one, n* = r(1 − r)/V of the linearised variance V and at
         most n; Student's error is √(V·n/(n − 1)), with (Σw)²/Σw² − 1 degrees of freedom.
         """
-        if self.weight is not None and self.weights == "sampling":
-            sampled = SampledMeans.of(self.row_values, self.weight, domains)
-            mean, total, freedom = sampled.mean, sampled.effective, np.maximum(sampled.kish - 1, 0.0)
-            more_rows = np.maximum(sampled.rows - 1, 0.0)
-            error = np.sqrt(sampled.variance * divide_or(sampled.rows, more_rows, 0.0))
-        else:
-            total, first, second = self._moments(domains)
-            mean, freedom = divide_or(first, total, np.nan), np.maximum(total - 1, 0.0)
-            variance = np.maximum(divide_or(second, total, np.nan) - mean * mean, 0.0)
-            error = np.sqrt(divide_or(variance, freedom, 0.0))
+        mean, total, freedom, error = self._means_and_errors(domains)
         limits = np.empty((len(levels), len(mean), 2))
         for row, level in zip(limits, levels, strict=True):
             if self.proportion:
@@ -92,6 +83,28 @@ class RowMean:
             return np.clip(limits, self.low, self.high)
         nearest = np.where((limits[..., 0] <= 0) & (limits[..., 1] >= 0), 0.0, np.abs(limits).min(axis=-1))
         return np.stack((nearest**2, np.abs(limits).max(axis=-1) ** 2), axis=-1)
+
+    def estimates(self, domains: Domains) -> Estimates:
+        """Return the mean and its standard error; a proportion's as a logit, with half a row added at 0 and 1."""
+        mean, total, freedom, error = self._means_and_errors(domains)
+        if not self.proportion:
+            return Estimates(value=mean, standard_error=np.where(freedom > 0, error, np.inf))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            extreme = (mean <= 0) | (mean >= 1)
+            rate, size = np.where(extreme, (mean * total + 0.5) / (total + 1), mean), total + extreme
+            return Estimates(value=np.log(rate / (1 - rate)), standard_error=1 / np.sqrt(size * rate * (1 - rate)))
+
+    def _means_and_errors(self, domains: Domains) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return the means, the sizes behind them, and their standard errors' degrees of freedom and values."""
+        if self.weight is not None and self.weights == "sampling":
+            sampled = SampledMeans.of(self.row_values, self.weight, domains)
+            more_rows = np.maximum(sampled.rows - 1, 0.0)
+            error = np.sqrt(sampled.variance * divide_or(sampled.rows, more_rows, 0.0))
+            return sampled.mean, sampled.effective, np.maximum(sampled.kish - 1, 0.0), error
+        total, first, second = self._moments(domains)
+        mean, freedom = divide_or(first, total, np.nan), np.maximum(total - 1, 0.0)
+        variance = np.maximum(divide_or(second, total, np.nan) - mean * mean, 0.0)
+        return mean, total, freedom, np.sqrt(divide_or(variance, freedom, 0.0))
 
     def _moments(self, domains: Domains) -> FloatArray:
         def columns(chunk: slice) -> tuple[None, tuple[AnyArray | None, ...]]:

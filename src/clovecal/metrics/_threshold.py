@@ -211,6 +211,6 @@ def _share_of(among: AnyArray, right: AnyArray, rows: Rows) -> RowMean:
     return RowMean(right.astype(np.float64), counted, high=1.0, proportion=True, weights=rows.weights)
 
 
-register_metric(sensitivity, _prepare_sensitivity, higher_is_better=True)
-register_metric(specificity, _prepare_specificity, higher_is_better=True)
+register_metric(sensitivity, _prepare_sensitivity, higher_is_better=True, scale="logit")
+register_metric(specificity, _prepare_specificity, higher_is_better=True, scale="logit")
 register_metric(net_benefit, _prepare_net_benefit, higher_is_better=True)

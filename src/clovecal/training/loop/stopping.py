@@ -90,6 +90,7 @@ def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: 
     metric = log_loss if stopping.criterion == "log-loss" else stopping.criterion
     assert not isinstance(metric, str)
     result = per_domain(metric, y, p, domains=domains)
+    result.check_direction("criterion")
     return float(sum(result.by_domain.values())) * (-1 if result.higher_is_better else 1)
 
 
