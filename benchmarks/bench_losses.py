@@ -38,7 +38,7 @@ def cross_entropy(logits: Tensor, y: Tensor, members: Tensor) -> Tensor:  # noqa
 
 def with_clove(**options: Any) -> LossOf:
     def loss(logits: Tensor, y: Tensor, members: Tensor) -> Tensor:
-        return cross_entropy(logits, y, members) + PENALTY / DOMAINS * losses.clove(logits, y, members, **options)
+        return cross_entropy(logits, y, members) + PENALTY * losses.clove(logits, y, members, **options)
 
     return loss
 

@@ -220,21 +220,21 @@ def features(tmp_path, monkeypatch):
 
 
 def test_an_objective_is_what_its_formula_says():
-    register_objective("v-rex", VREx)
+    register_objective("own-v-rex", VREx)
     logits, y, domains = np.array([2.0, -1.0, 0.5, 0.0]), np.array([1, 0, 0, 1]), np.array([0, 0, 1, 1])
     row_losses = np.logaddexp(0, -np.where(y == 1, logits, -logits))
     risks = [row_losses[:2].mean(), row_losses[2:].mean()]
-    made = make_objective("v-rex", penalty=3.0)
+    made = make_objective("own-v-rex", penalty=3.0)
     total = made(logits=torch.tensor(logits), y=torch.tensor(y), domains=torch.tensor(domains)).total
     assert float(total) == pytest.approx(row_losses.mean() + 3 * np.var(risks))
 
 
 def test_an_objective_trains_one_model_or_many_at_once(features):
-    register_objective("v-rex", VREx)
+    register_objective("own-v-rex", VREx)
     X, y, hospital = features
     data = TrainingData.of(torch.tensor(X, dtype=torch.float32), torch.tensor(y), domains=hospital)
     spread = {}
-    for name, options in {"v-rex": {"penalty": 100.0}, "erm": {}}.items():
+    for name, options in {"own-v-rex": {"penalty": 100.0}, "erm": {}}.items():
         model = MLP(3, hidden=(4,))
         objective = make_objective(name, **options)
         fit(model, data, objective, steps=100, batch_size=None, device="cpu")
@@ -245,20 +245,22 @@ def test_an_objective_trains_one_model_or_many_at_once(features):
             torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
         p = expit(model(data.inputs)[0].detach().numpy().squeeze())
         spread[name] = np.var(list(cc.per_domain(cc.log_loss, y, p, domains=hospital).by_domain.values()))
-    assert spread["v-rex"] < spread["erm"] / 2
+    assert spread["own-v-rex"] < spread["erm"] / 2
 
 
 def test_an_objective_trains_a_head(run, features):
-    register_objective("v-rex", VREx, head_penalties=(0.0, 5.0))
+    register_objective("own-v-rex", VREx, head_penalties=(0.0, 5.0))
     X, y, hospital = features
     options = ("--hidden", "4", "--max-steps", 20, "--seed", 3, "--device", "cpu")
-    code, out, err = run("finetune", "features.npz", "-o", "h.safetensors", "--objective", "v-rex", *options, "--json")
+    code, out, err = run(
+        "finetune", "features.npz", "-o", "h.safetensors", "--objective", "own-v-rex", *options, "--json"
+    )
     assert code == 0, err
     assert [one["penalty"] for one in json.loads(out)["candidates"]] == [0.0, 5.0]
-    library = CloveClassifier((4,), objective="v-rex", max_steps=20, random_state=3, device="cpu")
+    library = CloveClassifier((4,), objective="own-v-rex", max_steps=20, random_state=3, device="cpu")
     library.fit(X, y, domains=hospital)
     assert (load_head("h.safetensors", device="cpu").predict_proba(X) == library.predict_proba(X)).all()
-    assert ", v-rex." in " ".join(run("finetune", "--help")[1].split())
+    assert ", own-v-rex." in " ".join(run("finetune", "--help")[1].split())
 
 
 SWEEP = """
@@ -270,25 +272,25 @@ steps = 5
 batch_size = 30
 hidden = [4]
 [[objective]]
-name = "v-rex"
+name = "own-v-rex"
 penalty = {log10 = [1, 2]}
 power = 0.5
 """
 
 
 def test_an_objective_is_swept_with_its_options(run, features):
-    register_objective("v-rex", VREx)
+    register_objective("own-v-rex", VREx)
     Path("sweep.toml").write_text(SWEEP)
     code, out, err = run("sweep", "sweep.toml", "--device", "cpu")
     assert code == 0, err
     assert out.startswith("2 models trained on 96 rows, judged on 24 others.")
     records = [json.loads(line) for line in Path("sweep/records.jsonl").read_text().splitlines()]
-    assert [one["config"]["objective"] for one in records] == ["v-rex", "v-rex"]
+    assert [one["config"]["objective"] for one in records] == ["own-v-rex", "own-v-rex"]
     assert all(one["config"]["options"] == {"power": 0.5} for one in records)
     assert all(10 <= one["config"]["penalty"] <= 100 for one in records)
     X, _, _ = features
-    p = load_head("sweep/models/v-rex-001.safetensors", device="cpu").predict_proba(X)[:, 1]
-    judged = pl.read_parquet("sweep/predictions/v-rex-001.parquet")["p"].to_numpy()
+    p = load_head("sweep/models/own-v-rex-001.safetensors", device="cpu").predict_proba(X)[:, 1]
+    judged = pl.read_parquet("sweep/predictions/own-v-rex-001.parquet")["p"].to_numpy()
     assert np.abs(judged[:, None] - p).min(axis=1) == pytest.approx(0, abs=1e-6)
     Path("sweep.toml").write_text(SWEEP.replace("power", "poewr"))
     assert "objective[0].poewr is not a setting" in run("sweep", "sweep.toml", "-o", "other")[2]
@@ -303,7 +305,7 @@ class PicksDomains(VREx):
 
 
 def test_an_objective_that_only_fit_can_train_is_refused_by_a_sweep_in_a_sentence(run, features):
-    register_objective("v-rex", PicksDomains)
+    register_objective("own-v-rex", PicksDomains)
     Path("sweep.toml").write_text(SWEEP)
     code, _, err = run("sweep", "sweep.toml", "--device", "cpu")
     assert code == 2

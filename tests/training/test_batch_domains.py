@@ -60,10 +60,44 @@ def test_halves_take_turns_within_each_domain() -> None:
             assert half.sums(number).tolist() == [sum(rows[place::2]) for rows in expected]
 
 
-def test_codes_beyond_the_number_of_domains_are_in_none() -> None:
-    for k in (2, 20):
-        domains = BatchDomains.of(torch.tensor([0, k, k + 5, 1]), 4, n_domains=k)
-        assert domains.rows(torch.float32).sum() == 2
+@pytest.mark.parametrize("k", [2, 20])
+def test_codes_beyond_the_number_of_domains_are_refused(k: int) -> None:
+    with pytest.raises(InputError, match=f"domains at row 1 is {k} but n_domains is {k}; pass codes below") as raised:
+        BatchDomains.of(torch.tensor([0, k, k + 5, 1]), 4, n_domains=k)
+    assert (raised.value.argument, raised.value.row) == ("domains", 1)
+    for held in (torch.zeros(4, k + 1), BatchDomains.of(torch.zeros(4, k + 1), 4)):
+        with pytest.raises(InputError, match=f"n_domains is {k} but domains has {k + 1}"):
+            BatchDomains.of(held, 4, n_domains=k)
+
+
+@pytest.mark.parametrize("k", [2, 20])
+def test_codes_that_cannot_be_looked_at_are_in_no_domain_when_beyond(k: int) -> None:
+    codes = torch.tensor([[0, k, k + 5, 1]])
+    found = torch.func.vmap(lambda row: BatchDomains.of(row, 4, n_domains=k).sums(torch.ones(4)))(codes)
+    assert found.sum() == 2
+
+
+def test_lists_and_arrays_are_taken_like_tensors() -> None:
+    codes = codes_of(30)
+    expected = BatchDomains.of(codes, 30).sums(torch.arange(30.0))
+    for given in (codes.tolist(), codes.numpy(), codes.numpy().astype(np.int32)):
+        assert torch.equal(BatchDomains.of(given, 30).sums(torch.arange(30.0)), expected)
+    assert BatchDomains.of([[1, 0], [1, 1], [0, 0]], 3).rows(torch.float32).tolist() == [2.0, 1.0]
+    with pytest.raises(InputError, match="domains has names; pass integer codes of them"):
+        BatchDomains.of(["A", "B"], 2)
+    with pytest.raises(InputError, match="domains is None"):
+        BatchDomains.of(None, 2)
+
+
+def test_the_sums_of_a_row_and_of_products_by_hand() -> None:
+    left, right = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[1.0, 10.0], [1.0, 20.0], [1.0, 30.0]])
+    for k in (3, MANY):
+        domains = BatchDomains.of(torch.tensor([0, 2, 0]), 3, n_domains=k)
+        assert domains.sums_of_products(left, right)[[0, 2], 0].tolist() == [[4.0, 100.0], [2.0, 40.0]]
+        assert domains.of_rows(torch.arange(1.0, k + 1)).tolist() == [1.0, 3.0, 1.0]
+    overlapping = BatchDomains.of(torch.tensor([[1, 1], [0, 1], [0, 0]]), 3)
+    assert overlapping.of_rows(torch.tensor([10.0, 1.0])).tolist() == [11.0, 1.0, 0.0]
+    assert overlapping.sums_of_products(left, right).tolist() == [[[1.0, 10.0]], [[3.0, 50.0]]]
 
 
 def test_of_takes_what_it_returned_if_it_is_as_long() -> None:

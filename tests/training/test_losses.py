@@ -132,10 +132,10 @@ def test_the_gradient_of_one_row_by_hand() -> None:
     assert gradient(losses.mmce(logits, torch.tensor([1])), logits).item() == pytest.approx(-0.064, rel=1e-14)
 
 
-def test_clove_is_the_sum_over_domains() -> None:
+def test_clove_is_the_mean_over_domains() -> None:
     logits, y = batch(30, 0)
     codes = torch.arange(30) % 3
-    alone = sum(losses.mmce(logits[codes == e], y[codes == e]) for e in range(3))
+    alone = sum(losses.mmce(logits[codes == e], y[codes == e]) for e in range(3)) / 3
     torch.testing.assert_close(losses.clove(logits, y, codes), alone, rtol=1e-12, atol=0)
 
 
@@ -212,7 +212,7 @@ def test_overlapping_domains_count_a_row_in_each(kernel: MmceOptions, form: Mmce
     members = torch.rand(60, 3, generator=torch.Generator().manual_seed(0)) < 0.5
     assert (members.sum(dim=1) == 0).any()
     assert (members.sum(dim=1) > 1).any()
-    expected = sum(dense_mmce(logits[column], y[column], **kernel, **form) for column in members.T)
+    expected = sum(dense_mmce(logits[column], y[column], **kernel, **form) for column in members.T) / 3
     found = losses.clove(logits, y, members, **kernel, **form)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(gradient(found, logits), gradient(expected, logits), rtol=0, atol=1e-12)
@@ -222,7 +222,7 @@ def test_overlapping_domains_count_a_row_in_each(kernel: MmceOptions, form: Mmce
 def test_rows_of_negative_code_count_nowhere(kernel: MmceOptions) -> None:
     logits, y = batch(60, 5)
     codes = torch.arange(60) % 4 - 1
-    expected = sum(dense_mmce(logits[codes == e], y[codes == e], **kernel) for e in range(3))
+    expected = sum(dense_mmce(logits[codes == e], y[codes == e], **kernel) for e in range(3)) / 3
     found = losses.clove(logits, y, codes, **kernel)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     slope = gradient(found, logits)
@@ -566,7 +566,280 @@ def test_all_compile_into_one_graph_with_the_same_values_and_gradients(k: int) -
         torch.testing.assert_close(ours, gradient(expected, logits), rtol=1e-10, atol=1e-14)
 
 
+# What lies between domains
+
+
+def between_by_double_sum(
+    logits: Tensor, y: Tensor, members: Tensor, common: float, *, unbiased: bool = False, **options: Any
+) -> Tensor:
+    """mean_d |m_d − m̄|² + common·|m̄|² from ⟨m_d, m_e⟩ = Σ_ij r_i r_j k(s_i, s_j)/(n_d n_e), by every pair of rows."""
+    columns = [column for column in members.T if column.any()]
+    k = len(columns)
+    product = torch.empty(k, k, dtype=logits.dtype)
+    for d, e in itertools.product(range(k), range(k)):
+        both = [*torch.nonzero(columns[d])[:, 0].tolist(), *torch.nonzero(columns[e])[:, 0].tolist()]
+        n_d, n_e = int(columns[d].sum()), int(columns[e].sum())
+        z, labels = logits[both], y[both]
+        # |m_d·n_d + m_e·n_e|² − |m_d·n_d|² − |m_e·n_e|² = 2 n_d n_e ⟨m_d, m_e⟩, each from the definition
+        whole = dense_mmce(z, labels, **options) * len(both) ** 2
+        own_d = dense_mmce(z[:n_d], labels[:n_d], **options) * n_d**2
+        own_e = dense_mmce(z[n_d:], labels[n_d:], **options) * n_e**2
+        product[d, e] = (whole - own_d - own_e) / (2 * n_d * n_e)
+        if d == e and unbiased:
+            product[d, e] = dense_mmce(z[:n_d], labels[:n_d], unbiased=True, **options)
+    mean = product.mean()  # |m̄|²
+    return product.diagonal().mean() - mean + common * mean
+
+
+@every_kernel
+@pytest.mark.parametrize("of", ["confidence", "positive"])
+@pytest.mark.parametrize("unbiased", [False, True])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_what_is_between_domains_is_the_double_sum(kernel: MmceOptions, of: str, unbiased: bool, overlap: bool) -> None:
+    logits, y = batch(40, 21)
+    codes = torch.randint(-1, 3, (40,), generator=torch.Generator().manual_seed(1))  # domain 3 has no rows
+    members = codes[:, None] == torch.arange(4)
+    if overlap:
+        members[:, :3] |= torch.rand(40, 3, generator=torch.Generator().manual_seed(2)) < 0.3
+    options: Any = {**kernel, "of": of, "unbiased": unbiased}
+    for common in (0.0, 0.01, 1.0):
+        expected = between_by_double_sum(logits, y, members, common, **options)
+        by_pairs = gradient(expected, logits)
+        for domains in [members] if overlap else [codes, members]:
+            found = losses.clove_between(logits, y, domains, common=common, n_domains=4, **options)
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+            slope = gradient(found, logits)
+            torch.testing.assert_close(slope, by_pairs, rtol=0, atol=1e-11)
+    plain = losses.clove(logits, y, members, **options)
+    if not unbiased:
+        torch.testing.assert_close(found, plain, rtol=0, atol=1e-12)  # common = 1: the two parts of mean_d |m_d|²
+
+
+def test_domains_that_are_wrong_alike_have_nothing_between_them() -> None:
+    logits, y = batch(30, 22)
+    twice = torch.cat((logits, logits)), torch.cat((y, y)), torch.arange(60) // 30
+    assert losses.clove(*twice).item() > 1e-3
+    for options in KERNELS:
+        assert losses.clove_between(*twice, common=0.0, **options).item() == pytest.approx(0.0, abs=1e-15)
+
+
+# V-REx and Fishr
+
+
+def test_vrex_is_domainbeds_loop() -> None:
+    logits, y = batch(50, 23)
+    codes = torch.arange(50) % 4
+    risks = []
+    for e in range(4):
+        risks.append(torch.nn.functional.binary_cross_entropy_with_logits(logits[codes == e], y[codes == e].double()))
+    stacked = torch.stack(risks)
+    expected = ((stacked - stacked.mean()) ** 2).mean()
+    found = losses.vrex(*losses.mean_by_domain(losses.row_losses(logits, y), codes, n_domains=4))
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(gradient(found, logits), gradient(expected, logits), rtol=1e-10, atol=1e-15)
+
+
+def fishr_by_autograd(features: Tensor, y: Tensor, codes: Tensor, layer: torch.nn.Linear, loss: str) -> Tensor:
+    """The authors' formula: a gradient of the last layer for each row, its variance by domain, squared distances."""
+    variances = []
+    for e in codes[codes >= 0].unique().tolist():
+        rows = torch.nonzero(codes == e)[:, 0].tolist()
+        own = []
+        for i in rows:
+            output = layer(features[i : i + 1])
+            value = mean_loss(output.squeeze(1) if output.shape[1] == 1 else output, y[i : i + 1], loss)
+            slopes = torch.autograd.grad(value, (layer.weight, layer.bias), create_graph=True)
+            own.append(torch.cat([slope.flatten() for slope in slopes]))
+        grads = torch.stack(own)
+        variances.append((grads - grads.mean(dim=0, keepdim=True)).pow(2).mean(dim=0))
+    mean = torch.stack(variances).mean(dim=0)
+    return torch.stack([(variance - mean).pow(2).sum() for variance in variances]).mean()
+
+
+@pytest.mark.parametrize(("outputs", "loss"), [(1, "cross-entropy"), (3, "cross-entropy"), (1, "squared")])
+@pytest.mark.parametrize("k", [3, 30])
+def test_fishr_is_a_gradient_for_each_row(outputs: int, loss: str, k: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer = torch.nn.Linear(4, outputs).double()
+    features = torch.randn(25, 4, generator=generator, dtype=torch.float64).requires_grad_()
+    y = torch.randint(0, max(outputs, 2), (25,), generator=generator)
+    codes = torch.randint(-1, 3, (25,), generator=generator)
+    expected = fishr_by_autograd(features, y, codes, layer, loss)
+    logits = layer(features)
+    logits = logits.squeeze(1) if outputs == 1 else logits
+    found = losses.fishr(logits, y, features, codes, loss=loss, n_domains=k)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
+    for one in (features, layer.weight, layer.bias):
+        ours, theirs = (torch.autograd.grad(value, one, retain_graph=True)[0] for value in (found, expected))
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-12)
+
+
+def test_fishr_wants_the_features_of_the_same_rows() -> None:
+    with pytest.raises(InputError, match="features has other rows than logits; pass the last layer's inputs"):
+        losses.fishr(torch.zeros(4), torch.zeros(4), torch.zeros(3, 2), torch.zeros(4, dtype=torch.int64))
+
+
+# The Laplacian kernel
+
+
+@pytest.mark.parametrize("differentiated", ["twice", "beside another loss", "under torch.func"])
+def test_a_second_derivative_of_the_laplacian_is_refused(differentiated: str) -> None:
+    logits, y = batch(12, 24)
+
+    def value(z: Tensor) -> Tensor:
+        found = losses.clove(z, y, torch.arange(12) % 2, kernel="laplacian", n_domains=2)
+        return found if differentiated == "twice" else found + losses.row_losses(z, y).mean()
+
+    def slope(z: Tensor) -> Tensor:
+        if differentiated == "under torch.func":
+            return torch.func.grad(value)(z)
+        return torch.autograd.grad(value(z), z, create_graph=True)[0]
+
+    found = slope(logits).square().sum() if differentiated != "under torch.func" else None
+    with pytest.raises(InputError, match="kernel is 'laplacian', which has no second derivative; choose kernel='rbf'"):
+        found.backward() if found is not None else torch.func.grad(lambda z: slope(z).square().sum())(logits.detach())
+
+
+def test_the_rbf_has_the_second_derivative_of_the_double_sum() -> None:
+    logits, y = batch(12, 24)
+    codes = torch.zeros(12, dtype=torch.int64)
+    seconds = []
+    for value in (losses.clove(logits, y, codes, gamma=20.0), dense_mmce(logits, y, gamma=20.0)):
+        (slope,) = torch.autograd.grad(value, logits, create_graph=True)
+        seconds.append(gradient(slope.square().sum(), logits))
+    torch.testing.assert_close(*seconds, rtol=1e-9, atol=1e-12)
+
+
+def test_the_laplacians_gradient_hangs_on_the_logits_order_not_on_rounded_probabilities() -> None:
+    # Logits a rounding apart have one probability in single precision: a tie that is none, where each pair's part of
+    # the gradient, 2 r_i r_j k/width, would be left out; and equal logits are a tie, whatever the sigmoid rounds to.
+    logits = torch.tensor([3.1211271, 3.1211276, -0.5, 1.5, 0.2], requires_grad=True)
+    assert torch.sigmoid(logits[0]) == torch.sigmoid(logits[1])
+    y = torch.tensor([1, 0, 1, 0, 1])
+    exact = logits.detach().double().requires_grad_()
+    for of in ("confidence", "positive"):
+        options: Any = {"kernel": "laplacian", "width": 0.01, "of": of}
+        ours = gradient(losses.mmce(logits, y, **options), logits)
+        theirs = gradient(dense_mmce(exact, y, **options), exact)
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-8)
+        tied = torch.full((3, 19), 0.7).cumsum(dim=0).T.flatten()[:, None].expand(-1, 3).T.flatten().requires_grad_()
+        labels = torch.arange(len(tied)) % 2
+        exact_tied = tied.detach().double().requires_grad_()
+        ours = gradient(losses.mmce(tied, labels, **options), tied)
+        theirs = gradient(dense_mmce(exact_tied, labels, **options), exact_tied)
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-8)
+
+
 # Errors
+
+
+ROWS = torch.arange(6) % 2
+
+
+@pytest.mark.parametrize(
+    ("logits", "y", "problem", "row"),
+    [
+        (
+            torch.zeros(4),
+            torch.tensor([1, -1, 1, -1]),
+            "y at row 1 is -1; pass labels 0 and 1, such as (y + 1) / 2.",
+            1,
+        ),
+        (
+            torch.zeros(4),
+            torch.tensor([0, 1, 2, 1]),
+            "y at row 2 is 2; pass labels 0 and 1, or logits with a column",
+            2,
+        ),
+        (torch.zeros(4), torch.tensor([0.0, 0.3, 1.0, 1.0]), "y at row 1 is 0.3; pass labels 0 and 1; soft labels", 1),
+        (torch.zeros(4, 3), torch.tensor([0, 1, 2, 3]), "y at row 3 is 3; pass labels 0 to 2.", 3),
+        (torch.zeros(4, 3), torch.tensor([0, -2, 2, 1]), "y at row 1 is -2; pass labels 0 to 2.", 1),
+        (torch.zeros(4, 3), torch.tensor([0.0, 1.5, 2.0, 1.0]), "y at row 1 is 1.5; pass labels 0 to 2; soft", 1),
+        (torch.zeros(2), torch.tensor([math.nan, 1.0]), "y at row 0 is nan; pass labels 0 and 1; soft labels", 0),
+    ],
+)
+def test_labels_that_are_no_class_are_refused(logits: Tensor, y: Tensor, problem: str, row: int) -> None:
+    codes = torch.zeros(len(y), dtype=torch.int64)
+    for function in (
+        lambda: losses.mmce(logits, y),
+        lambda: losses.clove(logits, y, codes, n_domains=1),
+        lambda: losses.clove_between(logits, y, codes),
+        lambda: losses.irm_penalty(logits, y),
+        lambda: losses.row_losses(logits, y),
+        lambda: losses.fishr(logits, y, torch.zeros(len(y), 2), codes),
+    ):
+        with pytest.raises(InputError) as raised:
+            function()
+        assert str(raised.value).startswith(problem)
+        assert (raised.value.argument, raised.value.row) == ("y", row)
+
+
+def test_the_squared_loss_takes_any_target() -> None:
+    assert losses.row_losses(torch.zeros(2), torch.tensor([-1.0, 2.5]), loss="squared").tolist() == [1.0, 6.25]
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_an_empty_batch_is_refused(kernel: str) -> None:
+    nothing, codes = torch.zeros(0, requires_grad=True), torch.zeros(0, dtype=torch.int64)
+    for function in (
+        lambda: losses.mmce(nothing, nothing, kernel=kernel),
+        lambda: losses.clove(nothing, nothing, codes, kernel=kernel),
+        lambda: losses.row_losses(nothing, nothing),
+        lambda: losses.irm_by_domain(nothing, nothing, codes),
+    ):
+        with pytest.raises(InputError, match="logits has no rows; leave out batches without rows"):
+            function()
+
+
+def test_codes_beyond_the_number_of_domains_do_not_vanish() -> None:
+    logits, y = batch(64, 25)
+    with pytest.raises(InputError, match="domains at row 2 is 2 but n_domains is 2; pass codes below n_domains"):
+        losses.clove(logits, y, torch.arange(64) % 4, n_domains=2)
+
+
+def test_domains_may_be_lists_or_arrays_and_labels_may_not() -> None:
+    logits, y = batch(6, 26)
+    expected = losses.clove(logits, y, ROWS)
+    assert torch.equal(losses.clove(logits, y, ROWS.tolist()), expected)
+    assert torch.equal(losses.clove(logits, y, ROWS.numpy()), expected)
+    with pytest.raises(InputError, match="y is of type list; pass a tensor"):
+        losses.clove(logits, y.tolist(), ROWS)
+
+
+def test_nothing_is_looked_at_under_compile_or_vmap_and_a_gpu_waits_on_request_only() -> None:
+    from clovecal.training._looking import values_are_checked  # private: the public losses show it on a GPU alone
+
+    wrong = torch.tensor([0, 3, 1, 1, 0, 2])
+
+    def value(z: Tensor) -> Tensor:
+        return losses.clove(z, wrong, wrong, n_domains=2)
+
+    with pytest.raises(InputError):
+        value(torch.zeros(6))
+    torch._dynamo.reset()
+    compiled = torch.compile(value, backend="aot_eager", fullgraph=True)
+    assert torch.isfinite(compiled(torch.zeros(6)))
+    labels = torch.stack((wrong, wrong))
+    assert torch.func.vmap(lambda y: losses.irm_penalty(torch.zeros(6), y))(labels).shape == (2,)
+    elsewhere = torch.empty(3, device="meta")
+    assert not values_are_checked(elsewhere)
+    with losses.checks_on_any_device():
+        assert values_are_checked(elsewhere)
+    assert not values_are_checked(elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"common": 2.0}, "common is 2.0; pass a weight from 0 to 1, such as 0.01."),
+        ({"common": True}, "common is True; pass a weight from 0 to 1, such as 0.01."),
+        ({"squared": False}, "squared is False, but what is between domains has no root; leave it out."),
+    ],
+)
+def test_wrong_options_between_domains_are_named(options: Any, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        losses.clove_between(torch.zeros(6), ROWS, ROWS, **options)
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,12 @@ if TYPE_CHECKING:
         ERM,
         IRM,
         CLOvE,
+        Fishr,
         GroupDRO,
         Loss,
         Objective,
         PenalisedObjective,
+        VREx,
     )
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "CloveClassifier",
     "EarlyStopping",
     "FeatureClassifier",
+    "Fishr",
     "FitResult",
     "GroupDRO",
     "Loss",
@@ -68,6 +71,7 @@ __all__ = [
     "TrainedEnsemble",
     "TrainingData",
     "TrainingWarning",
+    "VREx",
     "default_recipe",
     "export",
     "fit",
@@ -97,7 +101,18 @@ _HOMES = {
     "network.folder": ["load_network"],
     "network.recipe": ["Recipe", "default_recipe"],
     "network.training": ["Resources"],
-    "objectives": ["CORAL", "ERM", "IRM", "CLOvE", "GroupDRO", "Loss", "Objective", "PenalisedObjective"],
+    "objectives": [
+        "CORAL",
+        "ERM",
+        "IRM",
+        "CLOvE",
+        "Fishr",
+        "GroupDRO",
+        "Loss",
+        "Objective",
+        "PenalisedObjective",
+        "VREx",
+    ],
 }
 
 __getattr__ = lazily(__name__, {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names})

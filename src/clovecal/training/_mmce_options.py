@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import TypedDict
 
 from clovecal._checks import check_choice, check_positive
@@ -43,3 +44,12 @@ class CheckedMmceOptions:
             )
         check_positive(self.width, "width")
         check_choice(self.of, "of", ("confidence", "positive"))
+
+    def check_between(self, common: float | None, *, name: str) -> None:
+        """Raise unless the part that domains share may weigh this, and nothing is asked of it that it has not."""
+        if common is None:
+            return
+        if isinstance(common, bool) or not isinstance(common, Real) or not 0 <= common <= 1:
+            raise InputError(name, f"is {common!r}", "pass a weight from 0 to 1, such as 0.01")
+        if not self.squared:
+            raise InputError("squared", "is False, but what is between domains has no root", "leave it out")

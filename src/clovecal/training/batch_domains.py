@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from clovecal.errors import InputError, needs
 
@@ -13,8 +15,9 @@ needs("torch", "train", __name__)  # one sentence, before the import fails
 import torch
 from torch import Tensor
 
-from clovecal._checks import IntArray
+from clovecal._checks import IntArray, as_numpy
 from clovecal.domains import Domains
+from clovecal.training._looking import values_are_checked
 from clovecal.training.loop.processes import maximum_over_processes, sum_over_earlier_processes, sum_over_processes
 
 # Up to this many domains a batch's matrix is smaller than what the losses hold for a row anyway, and quicker than
@@ -41,18 +44,35 @@ class BatchDomains:
     def __init__(self, n_domains: int, *, codes: Tensor | None = None, matrix: Tensor | None = None) -> None:
         self.n_domains, self.codes, self.matrix = n_domains, codes, matrix
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows the batch has."""
+        held = self.codes if self.matrix is None else self.matrix
+        assert held is not None
+        return len(held)
+
     @classmethod
-    def of(cls, domains: Tensor | BatchDomains, n_rows: int, *, n_domains: int | None = None) -> BatchDomains:
+    def of(
+        cls,
+        domains: Any,
+        n_rows: int,
+        *,
+        n_domains: int | None = None,
+        device: torch.device | None = None,
+    ) -> BatchDomains:
         """Return the domains of n rows.
 
         Parameters
         ----------
         domains
-            (n,) integer codes 0 … k−1 (negative: in no domain), an (n, k) matrix of 0 and 1, or what this returned.
+            (n,) integer codes 0 … k−1 (negative: in no domain), an (n, k) matrix of 0 and 1 (a tensor, an array or a
+            list), or what this returned.
         n_rows
             How many rows there must be.
         n_domains
             k, for codes; None: the largest code plus one, which waits for the device.
+        device
+            Where an array or a list is moved.
 
         Examples
         --------
@@ -61,10 +81,12 @@ class BatchDomains:
         tensor([4., 0., 2.])
         """
         if isinstance(domains, BatchDomains):
-            held = domains.codes if domains.matrix is None else domains.matrix
-            assert held is not None
-            _check_rows(held, n_rows)
+            if domains.n_rows != n_rows:
+                raise _wrong_shape(domains.matrix if domains.codes is None else domains.codes, n_rows)
+            _check_number(domains.n_domains, n_domains)
             return domains
+        if not isinstance(domains, Tensor):
+            domains = _as_tensor(domains, device)
         if domains.ndim not in (1, 2):
             raise _wrong_shape(domains, n_rows)
         _check_rows(domains, n_rows)
@@ -76,6 +98,7 @@ class BatchDomains:
                     "is one column of integers",
                     "pass n codes with .squeeze(1), or a boolean membership matrix",
                 )
+            _check_number(domains.shape[1], n_domains)
             return cls(domains.shape[1], matrix=domains)
         if not is_integer:
             raise InputError(
@@ -84,6 +107,14 @@ class BatchDomains:
         if n_domains is None:
             largest = domains.max() if domains.numel() else domains.new_full((), -1)
             n_domains = max(int(maximum_over_processes(largest)) + 1, 1)
+        elif len(domains) and values_are_checked(domains) and int(domains.max()) >= n_domains:
+            row = int((domains >= n_domains).nonzero()[0, 0])
+            raise InputError(
+                "domains",
+                f"is {int(domains[row])} but n_domains is {n_domains}",
+                "pass codes below n_domains, negative for a row in no domain",
+                row=row,
+            )
         if n_domains <= _FEW:
             return cls(n_domains, matrix=domains[:, None] == torch.arange(n_domains, device=domains.device))
         in_one = (domains >= 0) & (domains < n_domains)
@@ -103,6 +134,13 @@ class BatchDomains:
         else:
             total = matrix.T @ flat
         return total.reshape(self.n_domains, *values.shape[1:])
+
+    def sums_of_products(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return Σ_i left_i ⊗ right_i in each domain, (k, a, b), of this process's (n, a) and (n, b) values."""
+        if self.codes is not None:
+            return self.sums(left[:, :, None] * right[:, None, :])
+        weighted = (self.columns(left.dtype)[:, :, None] * left[:, None, :]).flatten(start_dim=1)
+        return (weighted.T @ right).reshape(self.n_domains, left.shape[1], right.shape[1])
 
     def rows(self, dtype: torch.dtype) -> Tensor:
         """Return how many rows each domain has in all processes' batches, (k,)."""
@@ -135,12 +173,19 @@ class BatchDomains:
         odd_codes = torch.where(is_odd, self.codes, self.n_domains)
         return BatchDomains(self.n_domains, codes=even), BatchDomains(self.n_domains, codes=odd_codes)
 
+    def of_rows(self, values: Tensor) -> Tensor:
+        """Return for each row the sum of its domains' values, (n,), of (k,) values."""
+        if self.codes is not None:
+            return torch.cat((values, values.new_zeros(1)))[self.codes]
+        return self.columns(values.dtype) @ values
+
     def columns(self, dtype: torch.dtype) -> Tensor:
         """Return the (n, k) matrix of a batch that has one."""
         assert self.matrix is not None
         return self.matrix.to(dtype)
 
 
+BatchDomainsLike: TypeAlias = Tensor | BatchDomains | npt.NDArray[Any] | Sequence[Any]
 Rows: TypeAlias = Tensor | slice
 
 
@@ -196,20 +241,25 @@ class RowDomains:
         return BatchDomains(self.n_domains, codes=taken)
 
 
-def may_look_at(tensor: Tensor) -> bool:
-    """Whether values may decide what is computed: not under ``vmap``, nor while the work becomes a graph."""
-    is_captured = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
-    return not (torch.compiler.is_compiling() or _is_batched(tensor) or is_captured)
-
-
-def _is_batched(tensor: Tensor) -> bool:
-    batched: bool = torch._C._functorch.is_batchedtensor(tensor)  # private: torch has no public way to ask
-    return batched
-
-
 def _check_rows(domains: Tensor, n_rows: int) -> None:
     if len(domains) != n_rows:
         raise _wrong_shape(domains, n_rows)
+
+
+def _check_number(has: int, n_domains: int | None) -> None:
+    if n_domains is not None and n_domains != has:
+        raise InputError("n_domains", f"is {n_domains} but domains has {has}", "leave it out, or pass the same")
+
+
+def _as_tensor(domains: Any, device: torch.device | None) -> Tensor:
+    array = as_numpy(domains, "domains")
+    if array.dtype.kind not in "iubf":
+        raise InputError(
+            "domains",
+            "has names",
+            "pass integer codes of them, such as numpy.unique(names, return_inverse=True)[1]",
+        )
+    return torch.as_tensor(np.ascontiguousarray(array)).to(device)
 
 
 def _wrong_shape(domains: Any, n_rows: int) -> InputError:

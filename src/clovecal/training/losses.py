@@ -7,9 +7,9 @@ them, and ``DistributedDataParallel``'s averaging makes the gradient that of the
 
 from __future__ import annotations
 
-from typing import TypeAlias, Unpack
+from typing import Unpack
 
-from clovecal.errors import needs
+from clovecal.errors import InputError, needs
 
 needs("torch", "train", __name__)  # one sentence, before the import fails
 
@@ -17,17 +17,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clovecal.training._kernels import laplacian_sums, rbf_sums
+from clovecal.training._looking import checks_on_any_device as checks_on_any_device  # a name of this module
+from clovecal.training._looking import may_look_at
+from clovecal.training._mmce import mmce_between, mmce_in_domains
 from clovecal.training._mmce_options import CheckedMmceOptions
 from clovecal.training._mmce_options import MmceOptions as MmceOptions  # for callers of `clove` too
 from clovecal.training._row_losses import (
     at_least_float32,
     checked_predictions,
+    derivative_by_logits,
     derivative_by_scale,
     full_precision,
-    outcome_and_score,
 )
-from clovecal.training.batch_domains import BatchDomains, may_look_at
+from clovecal.training.batch_domains import BatchDomains, BatchDomainsLike
 from clovecal.training.loop.processes import is_distributed, sum_over_processes
 
 # Of covariances in one batch. Above, those of domains without rows are left out, which takes a look at the numbers of
@@ -35,8 +37,6 @@ from clovecal.training.loop.processes import is_distributed, sum_over_processes
 _MOST_NUMBERS = 1 << 24
 # Of products of two features, for each domain: above, a matrix product for each domain is quicker than sums by code.
 _FEW_PRODUCTS = 1 << 15
-
-BatchDomainsLike: TypeAlias = Tensor | BatchDomains
 
 
 def mmce(
@@ -92,15 +92,15 @@ def clove(
     n_domains: int | None = None,
     **options: Unpack[MmceOptions],
 ) -> Tensor:
-    """Compute CLOvE, the sum over domains of their MMCE.
+    """Compute CLOvE's penalty, the mean over domains of their MMCE.
 
     Parameters
     ----------
     logits, y
         As in `mmce`.
     domains
-        (n,) integer codes (negative: in no domain), an (n, k) matrix of 0 and 1 for domains that overlap, or
-        `BatchDomains`.
+        (n,) integer codes (negative: in no domain), an (n, k) matrix of 0 and 1 for domains that overlap (tensors,
+        arrays or lists), or `BatchDomains`.
     n_domains
         How many domains codes stand for; None: the largest code plus one. Pass it under ``torch.compile`` and ``vmap``.
     options
@@ -109,19 +109,23 @@ def clove(
     Returns
     -------
     Tensor
-        A scalar; a domain without rows (without a pair of rows, when unbiased) adds 0.
+        A scalar; a domain without rows does not count, one without a pair of rows adds 0 when unbiased.
 
     Notes
     -----
-    Codes are grouped in O(n), however many domains there are; a matrix takes O(n·k).
+    The paper's Σ_e MMCE_e beside Σ_e risk_e is this beside the mean risk: λ means the same in the paper, here, and in
+    the objective `CLOvE`, however many domains there are. Codes are grouped in O(n); a matrix takes O(n·k).
+
+    Labels and codes that are none are refused; on a GPU, where a look waits for the device, only within
+    `checks_on_any_device`.
 
     Examples
     --------
     >>> logits, y = torch.tensor([4.0, 4.0, 0.25]).log(), torch.tensor([1, 0, 0])
-    >>> round(clove(logits, y, torch.tensor([0, 0, 1])).item(), 6)  # 0.3² + 0.2²
-    0.13
+    >>> round(clove(logits, y, torch.tensor([0, 0, 1])).item(), 6)  # (0.3² + 0.2²)/2
+    0.065
     """
-    return mmce_by_domain(logits, y, domains, n_domains=n_domains, **options)[0].sum()
+    return mean_over_domains(*mmce_by_domain(logits, y, domains, n_domains=n_domains, **options))
 
 
 def mmce_by_domain(
@@ -132,24 +136,58 @@ def mmce_by_domain(
     n_domains: int | None = None,
     **options: Unpack[MmceOptions],
 ) -> tuple[Tensor, Tensor]:
-    """Compute the terms of `clove`, (k,), and how many rows each domain has in the batch, (k,)."""
+    """Compute the `mmce` of each domain, (k,), and how many rows each has in the batch, (k,)."""
     chosen = CheckedMmceOptions(**options)
-    with full_precision(logits):
-        outcome, score, lowest = outcome_and_score(checked_predictions(logits, y), y, chosen.of)
-        by = BatchDomains.of(domains, len(y), n_domains=n_domains)
-        residual = outcome - score
-        if chosen.kernel == "rbf":
-            sums = rbf_sums(score, residual, by, gamma=chosen.gamma, lowest=lowest)
-        else:
-            sums = laplacian_sums(score, residual, by, width=chosen.width)
-        rows = by.rows(score.dtype)
-        pairs = rows.square()
-        if chosen.unbiased:
-            sums = sums - sum_over_processes(by.sums(residual.square()))
-            pairs = pairs - rows
-            sums = sums * (pairs > 0)  # one row's sum is its diagonal but for rounding, which the root would magnify
-        value = sums / pairs.clamp(min=1)
-        return (value if chosen.squared else _root(value)), rows
+    return mmce_in_domains(logits, y, domains, chosen, n_domains=n_domains)
+
+
+def clove_between(
+    logits: Tensor,
+    y: Tensor,
+    domains: BatchDomainsLike,
+    *,
+    common: float = 0.01,
+    n_domains: int | None = None,
+    **options: Unpack[MmceOptions],
+) -> Tensor:
+    """Compute how far the domains are apart in their calibration, and a little of what they have in common.
+
+    Parameters
+    ----------
+    logits, y, domains, n_domains
+        As in `clove`.
+    common
+        What a miscalibration that all domains share counts for, from 0 to 1; at 1 this is `clove`.
+    options
+        As in `clove`, but for ``squared``: there is no root of it.
+
+    Returns
+    -------
+    Tensor
+        A scalar: mean_d |m_d − m̄|² + common·|m̄|², with m_d the mean of (outcome − score)·φ(score) in domain d, whose
+        squared norm is its MMCE, and m̄ their mean over the domains that the batch has.
+
+    Notes
+    -----
+    "Calibrated alike in every domain" before "calibrated": what all domains share, one recalibration with pooled rows
+    repairs. Of an orthogonal decomposition, mean_d |m_d|² = mean_d |m_d − m̄|² + |m̄|², it weighs the second part less.
+    In linear time as `clove`: of the RBF the moments are compared themselves; of the Laplacian kernel, which has no
+    finite moments, m̄ has one more sum over all rows, and rounding may leave less than nothing.
+
+    Examples
+    --------
+    Confidences 0.8, right in half of domain 0 and in all of domain 1: residuals −0.3 and 0.2 on average at one score,
+    apart from their mean −0.05 by 0.25 each.
+
+    >>> logits, y = torch.full((4,), 4.0).log(), torch.tensor([1, 0, 1, 1])
+    >>> round(clove_between(logits, y, torch.tensor([0, 0, 1, 1]), common=0.0).item(), 6)
+    0.0625
+    >>> round(clove_between(logits, y, torch.tensor([0, 0, 1, 1]), common=1.0).item(), 6)  # (0.3² + 0.2²)/2
+    0.065
+    """
+    chosen = CheckedMmceOptions(**options)
+    chosen.check_between(common, name="common")
+    return mmce_between(logits, y, domains, chosen, common, n_domains=n_domains)
 
 
 def irm_penalty(logits: Tensor, y: Tensor, *, loss: str = "cross-entropy", halves: bool = False) -> Tensor:
@@ -198,7 +236,7 @@ def irm_by_domain(
     with full_precision(logits):
         z = checked_predictions(logits, y, loss)
         derivative = derivative_by_scale(z, y, loss)
-        by = BatchDomains.of(domains, len(y), n_domains=n_domains)
+        by = _domains_of(domains, logits, n_domains)
         if not halves:
             mean, rows = by.means(derivative)
             return mean.square(), rows
@@ -231,7 +269,7 @@ def coral(features: Tensor, domains: BatchDomainsLike, *, n_domains: int | None 
     """
     with full_precision(features):
         x = at_least_float32(features).flatten(start_dim=1)
-        by = BatchDomains.of(domains, len(x), n_domains=n_domains)
+        by = _domains_of(domains, features, n_domains)
         rows = by.rows(x.dtype)
         mean = sum_over_processes(by.sums(x)) / rows.clamp(min=1)[:, None]
         products, covariances = (count * x.shape[1] ** 2 for count in (len(x), by.n_domains))
@@ -249,6 +287,105 @@ def coral(features: Tensor, domains: BatchDomainsLike, *, n_domains: int | None 
         covariance = sum_over_processes(scatter) / (rows - 1).clamp(min=1)[:, None, None]
         counted = (rows > 1).to(x.dtype)
         return _mean_square_difference(mean, counted) + _mean_square_difference(covariance.flatten(1), counted)
+
+
+def vrex(risks: Tensor, rows: Tensor) -> Tensor:
+    """Compute V-REx's penalty, the variance of the domains' risks.
+
+    Parameters
+    ----------
+    risks, rows
+        The mean loss of each domain and its rows, (k,) each, such as `mean_by_domain` of `row_losses` returns.
+
+    Returns
+    -------
+    Tensor
+        A scalar: mean_d (R_d − mean R)² over the domains that have rows.
+
+    Notes
+    -----
+    As in DomainBed. The variance that the paper names has the same form; its code for Colored MNIST takes (R_1 − R_2)²,
+    which is four times this.
+
+    References
+    ----------
+    Krueger et al., "Out-of-Distribution Generalization via Risk Extrapolation (REx)", ICML 2021.
+
+    Examples
+    --------
+    Risks 1 and 3 about 2; a third domain has no rows.
+
+    >>> vrex(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([10, 20, 0]))
+    tensor(1.)
+    """
+    return mean_over_domains((risks - mean_over_domains(risks, rows)).square(), rows)
+
+
+def fishr(
+    logits: Tensor,
+    y: Tensor,
+    features: Tensor,
+    domains: BatchDomainsLike,
+    *,
+    loss: str = "cross-entropy",
+    n_domains: int | None = None,
+) -> Tensor:
+    """Compute Fishr's penalty: how far the domains' variances of the last layer's gradients are apart.
+
+    Parameters
+    ----------
+    logits, y
+        As in `irm_penalty`.
+    features
+        (n, d) inputs of the last layer, a linear one with bias; further axes are flattened.
+    domains, n_domains
+        As in `clove`.
+    loss
+        "cross-entropy" or "squared".
+
+    Returns
+    -------
+    Tensor
+        A scalar: mean_d |v_d − v̄|² over the domains that have rows, with v_d the variance over the rows of domain d
+        (divided by n) of the loss's gradient by each weight and bias of the last layer.
+
+    Notes
+    -----
+    In closed form, without a backward pass for each row: the gradient is δ ⊗ (h, 1) with h the features and δ the
+    loss's derivative by the logits (σ(z) − y, softmax(z) − onehot(y), or 2(z − y)). v̄ is the mean of the domains' v.
+    The norm is the paper's and that of its code for Colored MNIST, a sum over the weights (there also over two domains,
+    twice this); its code for DomainBed takes their mean, and averages the variances over steps.
+
+    References
+    ----------
+    Rame, Dancette, Cord, "Fishr: Invariant Gradient Variances for Out-of-Distribution Generalization", ICML 2022.
+
+    Examples
+    --------
+    Logits 0, so that δ is ∓½; one feature. Domain 0: gradients (−½, −½) and (½·3, ½), variances 1 and ¼. Domain 1:
+    (−½, −½) and (½, ½), variances ¼ and ¼. Their mean is (⅝, ¼), ⅜ from either.
+
+    >>> features, y = torch.tensor([[1.0], [3.0], [1.0], [1.0]]), torch.tensor([1, 0, 1, 0])
+    >>> fishr(torch.zeros(4), y, features, torch.tensor([0, 0, 1, 1])).item()  # (3/8)²
+    0.140625
+    """
+    with full_precision(logits):
+        z = checked_predictions(logits, y, loss)
+        if not isinstance(features, Tensor) or len(features) != len(y):
+            raise InputError("features", "has other rows than logits", "pass the last layer's inputs of the same rows")
+        h = at_least_float32(features).flatten(start_dim=1).to(z.dtype)
+        by = _domains_of(domains, logits, n_domains)
+        delta = derivative_by_logits(z, y, loss)
+        with_bias = torch.cat((h, torch.ones_like(h[:, :1])), dim=1)
+        rows = by.rows(z.dtype)
+        count = rows.clamp(min=1)[:, None, None]
+        mean = sum_over_processes(by.sums_of_products(delta, with_bias)) / count
+        mean_square = sum_over_processes(by.sums_of_products(delta.square(), with_bias.square())) / count
+        variance = (mean_square - mean.square()).flatten(start_dim=1)
+        weight = (rows > 0).to(z.dtype)
+        n_present = weight.sum().clamp(min=1)
+        centre = (variance * weight[:, None]).sum(dim=0) / n_present
+        return ((variance - centre).square().sum(dim=1) * weight).sum() / n_present
 
 
 def group_weights_update(weights: Tensor, losses: Tensor, *, step_size: float) -> Tensor:
@@ -284,7 +421,7 @@ def row_losses(logits: Tensor, y: Tensor, *, loss: str = "cross-entropy") -> Ten
 
 def mean_by_domain(values: Tensor, domains: BatchDomainsLike, *, n_domains: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the mean of per-row values in each domain (0 where it has no rows), (k,), and its rows, (k,)."""
-    return BatchDomains.of(domains, len(values), n_domains=n_domains).means(values)
+    return _domains_of(domains, values, n_domains).means(values)
 
 
 def mean_over_domains(values: Tensor, rows: Tensor) -> Tensor:
@@ -303,6 +440,10 @@ def mean_over_domains(values: Tensor, rows: Tensor) -> Tensor:
     tensor(1.5000)
     """
     return torch.where(rows > 0, values, 0).sum() / (rows > 0).sum().clamp(min=1)
+
+
+def _domains_of(domains: BatchDomainsLike, rows: Tensor, n_domains: int | None) -> BatchDomains:
+    return BatchDomains.of(domains, len(rows), n_domains=n_domains, device=rows.device)
 
 
 def _one_domain(y: Tensor) -> Tensor:
@@ -345,9 +486,3 @@ def _mean_square_difference(values: Tensor, counted: Tensor) -> Tensor:
     centre = (values * counted[:, None]).sum(dim=0) / m.clamp(min=1)
     spread = ((values - centre).square().mean(dim=1) * counted).sum()
     return 2 * spread / (m - 1).clamp(min=1)
-
-
-def _root(value: Tensor) -> Tensor:
-    """Return √max(value, 0), with gradient 0 at 0 instead of an infinite one."""
-    positive = value > 0
-    return torch.where(positive, value, 1.0).sqrt() * positive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from clovecal.errors import InputError
 from clovecal.training import losses
-from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, GroupDRO, Objective
+from clovecal.training.objectives import CORAL, ERM, IRM, CLOvE, Fishr, GroupDRO, Objective, VREx
 
 Batch = dict[str, Tensor]
 
@@ -58,6 +59,11 @@ def test_one_step_of_each_by_hand() -> None:
     assert close(CLOvE(10.0)(**rows).total, (risk + 10 * 0.065) / 10)
     # Derivatives (0.8 − mean y)·log 4: −0.2·log 4 and 0.3·log 4
     assert close(IRM(2.0, rescale=False)(**rows).total, risk + 2 * (0.04 + 0.09) / 2 * math.log(4) ** 2)
+    # Risks apart from their mean by half of their difference; m_d = ±…: residuals 0.2 and −0.3, ¼ from their mean −.05
+    assert close(VREx(2.0, rescale=False)(**rows).total, risk + 2 * ((risks[1] - risks[0]) / 2) ** 2)
+    assert close(CLOvE(2.0, rescale=False, between=0.5)(**rows).total, risk + 2 * (0.0625 + 0.5 * 0.0025))
+    # Gradients (δh, δ) with δ = −0.2 | −0.2, 0.8: variances (0.04, 0) and those of −0.4, 3.2 | −0.2, 0.8: (3.24, 0.25)
+    assert close(Fishr(2.0, rescale=False)(**rows).total, risk + 2 * (1.6**2 + 0.125**2))
     # Means 1 and 3, variances 2 and 2
     assert close(CORAL(0.5)(**rows).total, risk + 0.5 * 4.0)
     weights = [math.exp(0.1 * risks[0]), math.exp(0.1 * risks[1])]
@@ -125,7 +131,7 @@ def test_irm_follows_the_published_loop(penalty: float, anneal: int) -> None:
         torch.testing.assert_close(w.detach(), weights, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("make", [lambda **o: CLOvE(7.0, **o), lambda **o: IRM(7.0, **o)])
+@pytest.mark.parametrize("make", [partial(kind, 7.0) for kind in (CLOvE, IRM, VREx, Fishr)])
 def test_weights_are_one_before_the_anneal_step_and_divide_the_loss_after(make: Callable[..., Objective]) -> None:
     rows = batch(12, 1)
     objective = make(anneal=2)
@@ -191,7 +197,11 @@ def test_domains_that_the_batch_lacks_change_nothing(as_matrix: bool) -> None:
         lambda: IRM(5.0),
         lambda: IRM(5.0, halves=True),
         lambda: CORAL(5.0),
+        lambda: VREx(5.0),
+        lambda: Fishr(5.0),
         lambda: CLOvE(5.0),
+        lambda: CLOvE(5.0, between=0.01),
+        lambda: CLOvE(5.0, between=0.01, kernel="laplacian", unbiased=True),
         lambda: CLOvE(5.0, kernel="laplacian", unbiased=True, squared=False),
         lambda: CORAL(2.0) + CLOvE(5.0),
     ):
@@ -215,7 +225,7 @@ def test_group_dro_keeps_the_weights_of_domains_that_the_batch_lacks_in_proporti
 def test_options_reach_the_loss() -> None:
     rows = batch(30, 3)
     options: Any = {"kernel": "laplacian", "width": 0.1, "of": "positive", "squared": False, "unbiased": True}
-    expected = losses.clove(rows["logits"], rows["y"], rows["domains"], **options) / 2
+    expected = losses.clove(rows["logits"], rows["y"], rows["domains"], **options)
     assert close(CLOvE(1.0, **options)(**rows).terms["CLOvE"], expected)
     halves = losses.irm_by_domain(rows["logits"], rows["y"], rows["domains"], halves=True)[0].mean()
     assert close(IRM(1.0, halves=True)(**rows).terms["IRM"], halves)
@@ -281,7 +291,8 @@ def test_two_penalties_of_one_kind_are_both_logged() -> None:
 
 
 def stateful() -> Objective:
-    return (GroupDRO(2, step_size=0.5) + CORAL(2.0, anneal=1)) + CLOvE(30.0, anneal=3)
+    penalties = CORAL(2.0, anneal=1) + VREx(3.0, rescale=False) + Fishr(0.5, anneal=2, rescale=False)
+    return (GroupDRO(2, step_size=0.5) + penalties) + CLOvE(30.0, anneal=3, between=0.01)
 
 
 def test_a_checkpoint_continues_where_it_was() -> None:
@@ -378,6 +389,7 @@ def test_terms_are_constants() -> None:
         (lambda: CLOvE(1.0, kernel="linear"), "kernel is 'linear'; choose one of 'rbf', 'laplacian'."),
         (lambda: CLOvE(1.0, of="classwise"), "of is 'classwise'; choose one of 'confidence', 'positive'."),
         (lambda: CLOvE(1.0, gamma=-2.0), "gamma is -2.0; pass a positive number."),
+        (lambda: CLOvE(1.0, between=2.0), "between is 2.0; pass a weight from 0 to 1, such as 0.01."),
         (lambda: CLOvE(1.0, width=0.0), "width is 0.0; pass a positive number."),
         (lambda: ERM(loss="hinge"), "loss is 'hinge'; choose one of 'cross-entropy', 'squared'."),
         (lambda: GroupDRO(0), "n_domains is 0; pass a whole number of at least 1."),
@@ -411,7 +423,9 @@ def test_wrong_batches_are_named() -> None:
         CORAL(1.0)(**{**rows, "features": None})
     with pytest.raises(InputError, match="domains has 3 domains but GroupDRO was made for 2; make it with n_domains=3"):
         GroupDRO(2)(**batch(6, 0, domains=3))
-    for objective in (ERM(), CLOvE(1.0), IRM(1.0), GroupDRO(2)):
+    with pytest.raises(InputError, match="features is missing; Fishr needs the inputs of the last layer"):
+        Fishr(1.0)(**{**rows, "features": None})
+    for objective in (ERM(), CLOvE(1.0), IRM(1.0), GroupDRO(2), VREx(1.0), Fishr(1.0), CLOvE(1.0, between=0.01)):
         with pytest.raises(InputError, match=r"logits has shape \(6, 1\) and y \(6,\)"):
             objective(**{**rows, "logits": rows["logits"][:, None]})
         with pytest.raises(InputError, match=r"domains has shape \(5,\) for 6 rows"):

@@ -17,11 +17,13 @@ from clovecal.training import (
     OBJECTIVES,
     CLOvE,
     CloveClassifier,
+    Fishr,
     GroupDRO,
     Member,
     Objective,
     PenalisedObjective,
     TrainingData,
+    VREx,
     fit,
     losses,
     make_objective,
@@ -67,6 +69,9 @@ def rows():
         ("coral", {"penalty": 2.0, "anneal": 3, "loss": "squared"}, CORAL(2.0, anneal=3, loss="squared")),
         ("group-dro", {"n_domains": 3, "step_size": 0.5}, GroupDRO(3, step_size=0.5)),
         ("clove", {"penalty": 2.0, "gamma": 9.0, "n_domains": 3}, CLOvE(2.0, gamma=9.0)),
+        ("clove", {"penalty": 2.0, "between": 0.01}, CLOvE(2.0, between=0.01)),
+        ("v-rex", {"penalty": 2.0, "anneal": 3, "loss": "squared"}, VREx(2.0, anneal=3, loss="squared")),
+        ("fishr", {"penalty": 2.0, "rescale": False}, Fishr(2.0, rescale=False)),
     ],
 )
 def test_an_objective_is_made_by_its_name(name, options, expected):
@@ -80,7 +85,7 @@ def test_an_objective_is_made_by_its_name(name, options, expected):
 @pytest.mark.parametrize(
     ("name", "options", "argument", "phrase"),
     [
-        ("v-rex", {}, "objective", "choose one of"),
+        ("mixup", {}, "objective", "choose one of"),
         ("irm", {}, "penalty", "is missing"),
         ("erm", {"penalty": 1.0}, "penalty", "erm has no penalty"),
         ("group-dro", {"n_domains": 2, "anneal": 3}, "anneal", "group-dro has no penalty"),

@@ -288,6 +288,8 @@ def _feature_scale(stack: StackedMLP, objective: Objective) -> Tensor | None:
     """Return by what to multiply padded features, (M, 1, 1), so that no objective sees the padding, or None."""
     kept = [(model.hidden or (model.n_inputs,))[-1] for model in stack.models]
     scales = [objective.feature_scale(width, stack.widths[-2]) for width in kept]
-    if all(scale == 1 for scale in scales):
+    if all(scale in (None, 1) for scale in scales):
         return None
-    return torch.tensor(scales, dtype=torch.float64).to(stack.flat.device, stack.flat.dtype)[:, None, None]
+    return torch.tensor([1.0 if scale is None else scale for scale in scales], dtype=torch.float64).to(
+        stack.flat.device, stack.flat.dtype
+    )[:, None, None]

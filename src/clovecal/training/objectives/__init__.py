@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from clovecal.training.objectives.clove import CLOvE
     from clovecal.training.objectives.coral import CORAL
     from clovecal.training.objectives.erm import ERM
+    from clovecal.training.objectives.fishr import Fishr
     from clovecal.training.objectives.group_dro import GroupDRO
     from clovecal.training.objectives.irm import IRM
+    from clovecal.training.objectives.v_rex import VREx
 
 __all__ = [
     "CORAL",
@@ -25,12 +27,14 @@ __all__ = [
     "IRM",
     "OBJECTIVES",
     "CLOvE",
+    "Fishr",
     "GroupDRO",
     "Loss",
     "Objective",
     "PenalisedObjective",
     "RegisteredObjective",
     "State",
+    "VREx",
     "make_objective",
     "objective_names",
     "register_objective",
@@ -41,9 +45,11 @@ __getattr__ = lazily(
     {
         "CORAL": f"{__name__}.coral",
         "ERM": f"{__name__}.erm",
+        "Fishr": f"{__name__}.fishr",
         "IRM": f"{__name__}.irm",
         "CLOvE": f"{__name__}.clove",
         "GroupDRO": f"{__name__}.group_dro",
+        "VREx": f"{__name__}.v_rex",
         "Loss": f"{__name__}._base",
         "Objective": f"{__name__}._base",
         "PenalisedObjective": f"{__name__}._base",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clovecal._checks import check_choice, check_count
 from clovecal.errors import InputError
-from clovecal.training.batch_domains import BatchDomains
+from clovecal.training.batch_domains import BatchDomains, BatchDomainsLike
 from clovecal.training.loop.processes import mean_over_processes
 from clovecal.training.losses import row_losses
 
@@ -57,9 +57,7 @@ class Objective(nn.Module):
         self.loss = loss
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
-    def forward(
-        self, *, logits: Tensor, y: Tensor, domains: Tensor | BatchDomains, features: Tensor | None = None
-    ) -> Loss:
+    def forward(self, *, logits: Tensor, y: Tensor, domains: BatchDomainsLike, features: Tensor | None = None) -> Loss:
         """Return the loss of a batch.
 
         Parameters
@@ -69,7 +67,7 @@ class Objective(nn.Module):
         domains
             (n,) integer codes (negative: in no domain), an (n, k) membership matrix, or `BatchDomains`.
         features
-            (n, d) representations, for `CORAL`.
+            (n, d) representations, for `CORAL` and `Fishr`.
         """
         loss, state = self.compute(dict(self.named_buffers()), logits=logits, y=y, domains=domains, features=features)
         if self.training:
@@ -85,7 +83,7 @@ class Objective(nn.Module):
         *,
         logits: Tensor,
         y: Tensor,
-        domains: Tensor | BatchDomains,
+        domains: BatchDomainsLike,
         features: Tensor | None = None,
     ) -> tuple[Loss, State]:
         """Return the loss and the buffers after it: a pure function of the buffers before it.
@@ -93,8 +91,9 @@ class Objective(nn.Module):
         Under ``vmap`` and a full-graph ``torch.compile`` pass ``domains`` as `BatchDomains` made with ``n_domains``, or
         as a matrix: counting codes needs values.
         """
-        by = BatchDomains.of(domains, len(y))
-        risk, state = self._risk(state, row_losses(logits, y, loss=self.loss), by)
+        losses = row_losses(logits, y, loss=self.loss)
+        by = BatchDomains.of(domains, len(y), device=y.device)
+        risk, state = self._risk(state, losses, by)
         penalty, terms, weight = self._penalty(state, logits, y, by, features)
         scale = 1 / weight.clamp(min=1)
         loss = Loss((risk + penalty) * scale, {"risk": risk.detach(), **terms}, scale)
@@ -112,12 +111,12 @@ class Objective(nn.Module):
         parts = [part.settings for part in self.children() if isinstance(part, Objective)]
         return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in own.items()] + parts)})"
 
-    def feature_scale(self, width: int, padded: int) -> float:
+    def feature_scale(self, width: int, padded: int) -> float | None:
         """Return by what to multiply features of this width that zeros pad to another, for the same loss as without.
 
-        `train_ensemble` pads the layers of narrow models. 1 for an objective that does not look at features.
+        `train_ensemble` pads the layers of narrow models. None for an objective that does not look at features.
         """
-        return 1.0
+        return None
 
     @property
     def _has_own_risk(self) -> bool:
@@ -154,20 +153,20 @@ class PenalisedObjective(Objective):
 
     Examples
     --------
-    Risk plus the variance of the domains' risks, as in V-REx of Krueger et al.
+    Risk plus the largest gap between two domains' risks.
 
     >>> from clovecal.training import losses
-    >>> class VREx(PenalisedObjective):
+    >>> class RiskGap(PenalisedObjective):
     ...     def __init__(self, penalty, *, anneal=0, loss="cross-entropy"):
     ...         super().__init__(penalty, anneal=anneal, rescale=True, loss=loss)
     ...
     ...     def penalty_value(self, logits, y, domains, features):
     ...         risks, rows = losses.mean_by_domain(losses.row_losses(logits, y, loss=self.loss), domains)
-    ...         spread = (risks - losses.mean_over_domains(risks, rows)) ** 2
-    ...         return losses.mean_over_domains(spread, rows)
+    ...         highest = torch.where(rows > 0, risks, -torch.inf).max()
+    ...         return highest - torch.where(rows > 0, risks, torch.inf).min()
     >>> batch = dict(logits=torch.zeros(4), y=torch.tensor([0, 1, 0, 1]), domains=torch.tensor([0, 0, 1, 1]))
-    >>> sorted(VREx(10.0)(**batch).terms)
-    ['VREx', 'VREx weight', 'risk']
+    >>> sorted(RiskGap(10.0)(**batch).terms)
+    ['RiskGap', 'RiskGap weight', 'risk']
     """
 
     penalty: Tensor
@@ -221,14 +220,14 @@ class _Both(Objective):
         super().__init__(loss=first.loss)
         self.first, self.second = first, second
 
-    def feature_scale(self, width: int, padded: int) -> float:
-        """Return the scale of the part that looks at features, or 1."""
-        scales = {part.feature_scale(width, padded) for part in (self.first, self.second)} - {1.0}
+    def feature_scale(self, width: int, padded: int) -> float | None:
+        """Return the scale of the parts that look at features, or None."""
+        scales = {part.feature_scale(width, padded) for part in (self.first, self.second)} - {None}
         if len(scales) > 1:
             raise InputError(
                 "objective", "is a sum whose parts scale padded features differently", "train them without an ensemble"
             )
-        return scales.pop() if scales else 1.0
+        return scales.pop() if scales else None
 
     @property
     def _has_own_risk(self) -> bool:

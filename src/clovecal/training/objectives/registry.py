@@ -95,7 +95,7 @@ _OWN = (
         title="CLOvE",
         maker=f"{_HOME}.clove:CLOvE",
         penalised=True,
-        options=("rescale", *_MMCE_OPTIONS),
+        options=("rescale", "between", *_MMCE_OPTIONS),
         losses=("cross-entropy",),
         # The MMCE of the confidence is smaller than that of the positive class, which leaves a constant from 100 on.
         head_penalties={"binary": (0.0, 3.0, 10.0, 30.0), "multiclass": (0.0, 100.0, 300.0, 1_000.0)},
@@ -123,6 +123,26 @@ _OWN = (
         for_heads=False,
         keeps_last_epoch=True,
         fixed={"halves": True},
+        network_options={"rescale": False},
+    ),
+    RegisteredObjective(
+        name="v-rex",
+        title="V-REx",
+        maker=f"{_HOME}.v_rex:VREx",
+        penalised=True,
+        options=("rescale",),
+        head_penalties=_alike((0.0, 1.0, 10.0, 100.0)),
+        keeps_last_epoch=True,
+        network_options={"rescale": False},  # as DomainBed
+    ),
+    RegisteredObjective(
+        name="fishr",
+        title="Fishr",
+        maker=f"{_HOME}.fishr:Fishr",
+        penalised=True,
+        options=("rescale",),
+        head_penalties=_alike((0.0, 1.0, 10.0, 100.0)),
+        keeps_last_epoch=True,
         network_options={"rescale": False},
     ),
     RegisteredObjective(
@@ -183,19 +203,18 @@ def register_objective(
     Examples
     --------
     >>> from clovecal.training import PenalisedObjective, losses
-    >>> class VREx(PenalisedObjective):
-    ...     '''Risk plus λ times the variance of the domains' risks.'''
+    >>> class RiskGap(PenalisedObjective):
+    ...     '''Risk plus λ times the mean distance of the domains' risks from their mean.'''
     ...
     ...     def __init__(self, penalty, *, anneal=0, loss="cross-entropy"):
     ...         super().__init__(penalty, anneal=anneal, rescale=True, loss=loss)
     ...
     ...     def penalty_value(self, logits, y, domains, features):
     ...         risks, rows = losses.mean_by_domain(losses.row_losses(logits, y, loss=self.loss), domains)
-    ...         spread = (risks - losses.mean_over_domains(risks, rows)) ** 2
-    ...         return losses.mean_over_domains(spread, rows)
-    >>> register_objective("example-v-rex", VREx)
-    >>> make_objective("example-v-rex", penalty=10.0).settings
-    "VREx(loss='cross-entropy', rescale=True)"
+    ...         return losses.mean_over_domains((risks - losses.mean_over_domains(risks, rows)).abs(), rows)
+    >>> register_objective("example-risk-gap", RiskGap)
+    >>> make_objective("example-risk-gap", penalty=10.0).settings
+    "RiskGap(loss='cross-entropy', rescale=True)"
     """
     if not re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", name):
         raise InputError("name", f"is {name!r}", "use lower-case letters, digits and single hyphens")

@@ -1,0 +1,94 @@
+"""MMCE in every domain, and how far the domains are apart in it, from kernel sums in linear time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clovecal.training._kernels import laplacian_sums, rbf_moments
+from clovecal.training._mmce_options import CheckedMmceOptions
+from clovecal.training._row_losses import Outcomes, checked_predictions, full_precision, outcomes
+from clovecal.training.batch_domains import BatchDomains, BatchDomainsLike
+from clovecal.training.loop.processes import sum_over_processes
+
+
+def mmce_in_domains(
+    logits: Tensor,
+    y: Tensor,
+    domains: BatchDomainsLike,
+    chosen: CheckedMmceOptions,
+    *,
+    n_domains: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the MMCE of each domain, (k,), and its rows, (k,)."""
+    with full_precision(logits):
+        of_row = outcomes(checked_predictions(logits, y), y, chosen.of)
+        by = BatchDomains.of(domains, len(y), n_domains=n_domains, device=logits.device)
+        residual = of_row.outcome - of_row.score
+        if chosen.kernel == "rbf":
+            moments = rbf_moments(of_row.score, residual, by, gamma=chosen.gamma, lowest=of_row.lowest)
+            sums = moments.square().sum(dim=1)
+        else:
+            sums = laplacian_sums(of_row.score, residual, by, width=chosen.width, rank=of_row.rank)
+        rows = by.rows(of_row.score.dtype)
+        if chosen.unbiased:
+            value = _without_diagonal(sums, residual, by, rows)
+        else:
+            value = sums / rows.clamp(min=1).square()
+        return (value if chosen.squared else _root(value)), rows
+
+
+def mmce_between(
+    logits: Tensor,
+    y: Tensor,
+    domains: BatchDomainsLike,
+    chosen: CheckedMmceOptions,
+    common: float,
+    *,
+    n_domains: int | None = None,
+) -> Tensor:
+    """Return mean_d |m_d − m̄|² + common·|m̄|² over the domains that have rows, with |m_d|² the MMCE of domain d."""
+    with full_precision(logits):
+        of_row = outcomes(checked_predictions(logits, y), y, chosen.of)
+        by = BatchDomains.of(domains, len(y), n_domains=n_domains, device=logits.device)
+        residual = of_row.outcome - of_row.score
+        rows = by.rows(of_row.score.dtype)
+        present = (rows > 0).to(rows.dtype)
+        n_present = present.sum().clamp(min=1)
+        if chosen.kernel == "rbf":
+            moments = rbf_moments(of_row.score, residual, by, gamma=chosen.gamma, lowest=of_row.lowest)
+            own = moments / rows.clamp(min=1)[:, None]
+            centre = own.sum(dim=0) / n_present
+            spread = ((own - centre).square().sum(dim=1) * present).sum() / n_present
+            value = spread + common * centre.square().sum()
+            squares = own.square().sum(dim=1) if chosen.unbiased else None
+        else:  # whose moments have no finite form: mean_d |m_d − m̄|² = mean_d |m_d|² − |m̄|²
+            squares = laplacian_sums(of_row.score, residual, by, width=chosen.width, rank=of_row.rank)
+            squares = squares / rows.clamp(min=1).square()
+            pooled = _pooled(of_row, residual, by.of_rows(present / (rows.clamp(min=1) * n_present)), chosen)
+            value = squares.sum() / n_present - (1 - common) * pooled
+        if squares is not None and chosen.unbiased:
+            # Products of rows of two domains have no diagonal: it is in the squares of single domains only.
+            diagonal = squares - _without_diagonal(squares * rows.square(), residual, by, rows)
+            value = value - diagonal.sum() / n_present * (1 - (1 - common) / n_present)
+        return value
+
+
+def _pooled(of_row: Outcomes, residual: Tensor, weights: Tensor, chosen: CheckedMmceOptions) -> Tensor:
+    """Return Σ_ij w_i w_j r_i r_j k(s_i, s_j) over all rows, with the Laplacian kernel."""
+    everyone = BatchDomains(1, matrix=torch.ones_like(weights)[:, None])
+    return laplacian_sums(of_row.score, residual * weights, everyone, width=chosen.width, rank=of_row.rank).sum()
+
+
+def _without_diagonal(sums: Tensor, residual: Tensor, by: BatchDomains, rows: Tensor) -> Tensor:
+    """Return the mean over pairs of different rows, 0 where there is none."""
+    pairs = rows.square() - rows
+    apart = sums - sum_over_processes(by.sums(residual.square()))
+    apart = apart * (pairs > 0)  # one row's sum is its diagonal but for rounding, which the root would magnify
+    return apart / pairs.clamp(min=1)
+
+
+def _root(value: Tensor) -> Tensor:
+    """Return √max(value, 0), with gradient 0 at 0 instead of an infinite one."""
+    positive = value > 0
+    return torch.where(positive, value, 1.0).sqrt() * positive
