@@ -12,7 +12,7 @@ from torch import Tensor
 
 import clovecal as cc
 from clovecal.errors import InputError
-from clovecal.training import losses
+from clovecal.training import BatchDomains, losses
 from clovecal.training.losses import MmceOptions
 
 DTYPES = [(torch.float64, 1e-12), (torch.float32, 1e-6)]
@@ -807,8 +807,6 @@ def test_domains_may_be_lists_or_arrays_and_labels_may_not() -> None:
 
 
 def test_nothing_is_looked_at_under_compile_or_vmap_and_a_gpu_waits_on_request_only() -> None:
-    from clovecal.training._looking import values_are_checked  # private: the public losses show it on a GPU alone
-
     wrong = torch.tensor([0, 3, 1, 1, 0, 2])
 
     def value(z: Tensor) -> Tensor:
@@ -821,11 +819,11 @@ def test_nothing_is_looked_at_under_compile_or_vmap_and_a_gpu_waits_on_request_o
     assert torch.isfinite(compiled(torch.zeros(6)))
     labels = torch.stack((wrong, wrong))
     assert torch.func.vmap(lambda y: losses.irm_penalty(torch.zeros(6), y))(labels).shape == (2,)
-    elsewhere = torch.empty(3, device="meta")
-    assert not values_are_checked(elsewhere)
-    with losses.checks_on_any_device():
-        assert values_are_checked(elsewhere)
-    assert not values_are_checked(elsewhere)
+    elsewhere = torch.zeros(3, dtype=torch.int64, device="meta")  # a device without values: a look at one is an error
+    assert BatchDomains.of(elsewhere, 3, n_domains=2).n_domains == 2
+    with losses.checks_on_any_device(), pytest.raises(RuntimeError):
+        BatchDomains.of(elsewhere, 3, n_domains=2)
+    assert BatchDomains.of(elsewhere, 3, n_domains=2).n_domains == 2
 
 
 @pytest.mark.parametrize(
