@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.domains import DomainResult as DomainResult
     from clovecal.domains import Domains as Domains
     from clovecal.errors import InputError as InputError
+    from clovecal.expecting import LabelsNeeded as LabelsNeeded
+    from clovecal.expecting import labels_needed as labels_needed
     from clovecal.metrics import BrierDecomposition as BrierDecomposition
     from clovecal.metrics import InvarianceTest as InvarianceTest
     from clovecal.metrics import ReliabilityCurve as ReliabilityCurve
@@ -79,6 +81,7 @@ _NAMES = {
     "clovecal.comparing": ("Comparison", "compare"),
     "clovecal.domains": ("DomainResult", "Domains"),
     "clovecal.errors": ("InputError",),
+    "clovecal.expecting": ("LabelsNeeded", "labels_needed"),
     "clovecal.metrics": (
         "BrierDecomposition",
         "InvarianceTest",

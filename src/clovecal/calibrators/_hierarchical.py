@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import clone
 
 from clovecal._checks import (
@@ -127,6 +128,28 @@ class _OnLogOdds(Calibrator):
         return expectation(
             self.belief_, self._x(columns), p, weight=weight, ci=ci, rows=rows, of=of, rng=check_rng(rng)
         )
+
+    def draw_domain(self, scores: Any, *, rng: np.random.Generator | int | None = None) -> FloatArray:
+        """Draw labels of rows with these scores, in a domain that is drawn from what is believed of it.
+
+        Parameters
+        ----------
+        scores
+            Scores of the rows.
+        rng
+            Seed or generator.
+
+        Examples
+        --------
+        >>> calibrator = HierarchicalCalibrator().fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1], domains=list("AABB"))
+        >>> calibrator.draw_domain([0.1, 0.5, 0.9], rng=0).shape
+        (3,)
+        """
+        columns, _, _ = self._checked(scores, None, None)
+        generator = check_rng(rng)
+        intercept, slope = self.belief_.draw(1, generator)[0]
+        rate = expit(intercept + slope * self._x(columns))
+        return np.asarray(generator.random(len(rate)) < rate, dtype=np.float64)
 
     def _checked(
         self, scores: Any, y: Any, sample_weight: Any

@@ -1,8 +1,9 @@
 """What to expect in a new domain: of the model as it is, of each repair, and of a few labels."""
 
+from clovecal.expecting._shared import MeanChange
+from clovecal.expecting.labels import AfterLabels, LabelsNeeded, labels_needed, labels_needed_of
 from clovecal.expecting.repairs import (
     HeldOutDomain,
-    MeanChange,
     Repair,
     RepairStudy,
     expect_repairs,
@@ -11,11 +12,15 @@ from clovecal.expecting.repairs import (
 )
 
 __all__ = [
+    "AfterLabels",
     "HeldOutDomain",
+    "LabelsNeeded",
     "MeanChange",
     "Repair",
     "RepairStudy",
     "expect_repairs",
     "expect_repairs_of",
+    "labels_needed",
+    "labels_needed_of",
     "recommend",
 ]

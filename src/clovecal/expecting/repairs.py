@@ -17,6 +17,7 @@ from clovecal.calibrators.held_out import leave_domains_out
 from clovecal.domains import Domains, Name
 from clovecal.domains.sums import equal_mass_bins
 from clovecal.errors import InputError
+from clovecal.expecting._shared import MeanChange, mean_with_interval, scores_of
 from clovecal.metrics import brier, ece, mean_squared_error, on_rows, regression_calibration
 from clovecal.progress import SILENT, Progress
 from clovecal.rows import Rows
@@ -53,15 +54,6 @@ class HeldOutDomain:
     loss: float
     change: float
     error: float
-
-
-@dataclass(frozen=True)
-class MeanChange:
-    """An average over domains with its confidence interval, where there are domains enough for one."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -229,7 +221,7 @@ def expect_repairs_of(
             Rows(y=y, p=calibrated, weight=part.weight, domains=part.domains, task=rows.task), bins
         )
 
-    table = ScoredRows(scores=_scores(rows), y=rows.y, weight=rows.weight, domains=rows.domains)
+    table = ScoredRows(scores=scores_of(rows), y=rows.y, weight=rows.weight, domains=rows.domains)
     try:
         found = leave_domains_out(table, calibrators, judge, max_folds=MOST_FOLDS, fit_on=fitted_on, progress=progress)
     except InputError as error:
@@ -279,11 +271,6 @@ def _takes_too_long(name: str, calibrator: Calibrator, rows: ScoredRows) -> bool
     return calibrator.domains_needed > 0 and size > (MOST_FOR_AUTO if name == AUTO else MOST_FOR_ROBUST)
 
 
-def _scores(rows: Rows) -> FloatArray:
-    """Return what calibrators map, with a column each."""
-    return rows.p if rows.multiclass else rows.score[:, None]
-
-
 def _losses_and_errors(rows: Rows, bins: int) -> list[tuple[float, float]]:
     """Return the loss and the calibration error of each domain."""
     loss, error = (mean_squared_error, regression_calibration) if rows.task == "regression" else (brier, ece)
@@ -310,7 +297,7 @@ def _repair(
         mean_loss=float(np.mean([one.loss for one in by_domain])),
         worst_loss=worst_loss.loss,
         worst_loss_in=worst_loss.name,
-        change=None if method == AS_IT_IS else _mean_with_interval([one.change for one in by_domain], ci),
+        change=None if method == AS_IT_IS else mean_with_interval([one.change for one in by_domain], ci),
         better_in=sum(one.change < 0 for one in by_domain),
         mean_error=float(np.mean([one.error for one in by_domain])),
         worst_error=worst_error.error,
@@ -319,21 +306,10 @@ def _repair(
     )
 
 
-def _mean_with_interval(values: Sequence[float], ci: float) -> MeanChange:
-    """Student's interval for the mean over domains, which are taken as a sample of those to come; none of two."""
-    from scipy.special import stdtrit
-
-    mean = float(np.mean(values))
-    if len(values) < 3:
-        return MeanChange(mean, None, None)
-    reach = float(stdtrit(len(values) - 1, (1 + ci) / 2) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return MeanChange(mean, mean - reach, mean + reach)
-
-
 def _affordable(rows: Rows, rng: np.random.Generator) -> tuple[ScoredRows, IntArray, list[str]]:
     """Return rows to fit on, the row of the table that each stands for (whose domains it has), and what was done."""
     weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-    everything = ScoredRows.of(_scores(rows), rows.y, None, weight)
+    everything = ScoredRows.of(scores_of(rows), rows.y, None, weight)
     counted = np.flatnonzero(weight)
     if len(counted) <= MOST_ROWS:
         return everything.subset(counted), counted, []
