@@ -14,13 +14,16 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.auditing import audit as audit
     from clovecal.calibrators import AdaptedCalibrator as AdaptedCalibrator
     from clovecal.calibrators import AutoCalibrator as AutoCalibrator
+    from clovecal.calibrators import Beta as Beta
     from clovecal.calibrators import CalibratedByDomain as CalibratedByDomain
     from clovecal.calibrators import Candidate as Candidate
     from clovecal.calibrators import Certificate as Certificate
     from clovecal.calibrators import Expectation as Expectation
     from clovecal.calibrators import HierarchicalCalibrator as HierarchicalCalibrator
     from clovecal.calibrators import NaiveIsotonic as NaiveIsotonic
+    from clovecal.calibrators import Platt as Platt
     from clovecal.calibrators import RobustIsotonic as RobustIsotonic
+    from clovecal.calibrators import Temperature as Temperature
     from clovecal.calibrators import load_calibrator as load_calibrator
     from clovecal.calibrators import register_calibrator as register_calibrator
     from clovecal.comparing import Comparison as Comparison
@@ -68,13 +71,16 @@ _NAMES = {
     "clovecal.calibrators": (
         "AdaptedCalibrator",
         "AutoCalibrator",
+        "Beta",
         "CalibratedByDomain",
         "Candidate",
         "Certificate",
         "Expectation",
         "HierarchicalCalibrator",
         "NaiveIsotonic",
+        "Platt",
         "RobustIsotonic",
+        "Temperature",
         "load_calibrator",
         "register_calibrator",
     ),

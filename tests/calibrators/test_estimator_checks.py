@@ -41,6 +41,14 @@ def first_column(X):
     return array[:, :1] if array.ndim == 2 and array.shape[1] > 1 else X
 
 
+def in_unit(X):
+    """Return finite numbers of any scale as probabilities, each by itself."""
+    if issparse(X) or np.asarray(X).dtype.kind not in "fiu":
+        return X
+    numbers = np.asarray(X, dtype=float)
+    return np.where(np.isfinite(numbers), 1 / (1 + np.exp(-numbers)), numbers)
+
+
 def two_domains(X):
     """Return domains that depend on the row alone, so that a row twice is twice in the same domain."""
     rows = X.toarray() if issparse(X) else np.asarray(X)
@@ -77,6 +85,34 @@ class Auto(OneColumn, cc.AutoCalibrator):
     pass
 
 
+class Labels(OneColumn):
+    """A calibrator of labels 0 and 1 alone, where the checks pass any numbers."""
+
+    def fit(self, scores, y, *, domains=None, sample_weight=None):
+        labels = np.asarray(y)
+        if labels.dtype.kind in "fiu" and labels.ndim == 1 and np.isfinite(labels).all():
+            y = (labels > labels.min()).astype(int)
+        return super().fit(scores, y, domains=domains, sample_weight=sample_weight)
+
+
+class Platt(Labels, cc.Platt):
+    pass
+
+
+class Temperature(Labels, cc.Temperature):
+    pass
+
+
+class Beta(Labels, cc.Beta):
+    """For probabilities."""
+
+    def fit(self, scores, y, *, domains=None, sample_weight=None):
+        return super().fit(in_unit(scores), y, domains=domains, sample_weight=sample_weight)
+
+    def predict(self, scores):
+        return super().predict(in_unit(scores))
+
+
 class Calibrated(cc.CalibratedByDomain):
     """With domains, which the checks do not pass."""
 
@@ -94,6 +130,12 @@ def expected_failures(estimator):
     [
         Naive(),
         Robust(tol=1e-14),
+        Platt(),
+        Platt(balance="domains"),
+        Temperature(),
+        Temperature(balance="domains"),
+        Beta(balance="domains"),
+        Naive(balance="domains"),
         Auto(),
         Calibrated(LogisticRegression(tol=1e-10), cc.RobustIsotonic(), cv=2),
         Calibrated(LinearRegression(), cc.NaiveIsotonic(), cv=2),
@@ -106,10 +148,18 @@ def test_scikit_learns_checks(estimator, check):
 
 # What the listed checks are about, where it applies
 
+EVERY = [
+    cc.NaiveIsotonic(),
+    cc.NaiveIsotonic(balance="domains"),
+    cc.Platt(),
+    cc.Temperature(),
+    cc.Beta(),
+    cc.RobustIsotonic(),
+    cc.AutoCalibrator(),
+]
 
-@pytest.mark.parametrize(
-    "calibrator", [cc.NaiveIsotonic(), cc.RobustIsotonic(), cc.AutoCalibrator()], ids=lambda one: type(one).__name__
-)
+
+@pytest.mark.parametrize("calibrator", EVERY, ids=str)
 @pytest.mark.parametrize("columns", [1, 3])
 def test_the_number_of_columns_is_remembered_and_held_to(calibrator, columns):
     rng = np.random.default_rng(0)
@@ -121,7 +171,7 @@ def test_the_number_of_columns_is_remembered_and_held_to(calibrator, columns):
         fitted.predict(rng.random((5, 2)))
 
 
-@pytest.mark.parametrize("calibrator", [cc.NaiveIsotonic(), cc.RobustIsotonic(), cc.AutoCalibrator()], ids=str)
+@pytest.mark.parametrize("calibrator", EVERY, ids=str)
 def test_one_dimension_of_scores_is_a_column_of_them(calibrator):
     rng = np.random.default_rng(0)
     scores, y, domain = rng.random(40), rng.integers(0, 2, 40), np.arange(40) % 2

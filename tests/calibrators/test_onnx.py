@@ -94,6 +94,39 @@ def test_every_calibrator(calibrator, interpolation, ties):
     assert_agrees(calibrator, scores)
 
 
+PARAMETRIC = [cc.Platt, cc.Temperature, cc.Beta]
+
+
+@pytest.mark.parametrize("calibrator", PARAMETRIC)
+@pytest.mark.parametrize("logits", [False, True])
+def test_parametric_maps_of_one_score(calibrator, logits):
+    if logits and calibrator is cc.Beta:
+        pytest.skip("for probabilities")
+    rng = np.random.default_rng(0)
+    p = rng.random(500)
+    y = (rng.random(500) < p**2).astype(int)
+    scores = np.log(p / (1 - p)) if logits else p
+    cal = calibrator().fit(scores, y)
+    assert_agrees(cal, around(np.sort(scores)) if logits else np.append(scores, [0, 1, 1e-9, 1 - 1e-9, -0.5, 1.5]))
+
+
+@pytest.mark.parametrize("calibrator", PARAMETRIC)
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_parametric_maps_of_several_classes(calibrator, classes):
+    rng = np.random.default_rng(classes)
+    p = rng.dirichlet(np.full(classes, 0.5), size=500)
+    cal = calibrator().fit(p, np.where(rng.random(500) < 0.6, p.argmax(axis=1), rng.integers(0, classes, 500)))
+    assert_agrees(cal, np.concatenate([p, np.eye(classes)]))
+
+
+@pytest.mark.parametrize("calibrator", [cc.Platt, cc.Temperature])
+def test_parametric_maps_of_class_logits(calibrator):
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(500, 3))
+    cal = calibrator().fit(logits, logits.argmax(axis=1) * (rng.random(500) < 0.7).astype(int))
+    assert_agrees(cal, np.concatenate([logits, [[1e3, 0, -1e3], [-1e300, -1e300, -1e300]]]))
+
+
 @pytest.mark.parametrize("interpolation", ["linear", "step"])
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_several_classes(classes, interpolation):

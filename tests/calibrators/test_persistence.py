@@ -35,6 +35,10 @@ def class_rows(n=200, k=3, seed=0):
 
 CALIBRATORS = {
     "naive": cc.NaiveIsotonic(),
+    "naive by domain": cc.NaiveIsotonic(balance="domains"),
+    "platt": cc.Platt(),
+    "temperature": cc.Temperature(balance="domains"),
+    "beta": cc.Beta(),
     "naive steps": cc.NaiveIsotonic(interpolation="step"),
     "risk": cc.RobustIsotonic(),
     "regret": cc.RobustIsotonic("regret", shrinkage=0.25, min_domain_size=2, tol=1e-6, interpolation="step"),
@@ -138,7 +142,7 @@ def test_a_file_written_by_hand_is_read(tmp_path):
         "version": 1,
         "clovecal": "0.1.0",
         "calibrator": "NaiveIsotonic",
-        "parameters": {"interpolation": "linear"},
+        "parameters": {"balance": "rows", "interpolation": "linear"},
         "class_frequencies": None,
         "maps": [{"knots": [0, 10], "values": [0.0, 1]}],
         "rows": 2,
@@ -174,7 +178,7 @@ def test_a_loaded_calibrator_can_be_cloned_and_fitted_again(name, saved):
     scores, y, domain = rows_of_domains()
     back = cc.load_calibrator(path)
     twin = clone(back)
-    assert not hasattr(twin, "maps_")
+    assert not hasattr(twin, "n_features_in_")
     assert (twin.fit(scores, y, domains=domain).predict(scores) == back.predict(scores)).all()
     assert repr(twin) == repr(back)
 
@@ -407,6 +411,30 @@ def test_a_number_of_rows_that_is_none_is_refused(rows, defect):
     assert defect(setting("rows", to=rows)) == f"its 'rows' {expected}"
     assert defect(setting("domain_rows", 0, 1, to=rows)) == f"its 'domain_rows' {expected}"
     assert defect(setting("certificate", "iterations", to=rows)) == f"its 'iterations' {expected}"
+
+
+def test_parametric_maps_that_cannot_be_are_refused(defect):
+    assert defect(setting("slopes", to=[[-1.0]]), "platt") == (
+        "its 'slopes' fall below 0, which a monotone map's cannot"
+    )
+    for slopes in ([], [[1.0, 2.0]], [[1.0], [1.0]]):
+        assert defect(setting("slopes", to=slopes), "platt") == "it has not an intercept and 1 slopes for each column"
+    assert defect(setting("slopes", to=[[1.0]]), "beta") == "it has not an intercept and 2 slopes for each column"
+    assert defect(setting("intercepts", to=[0.0, 1.0]), "beta").startswith("it has not an intercept and 2 slopes")
+    assert defect(setting("intercepts", 0, to=None), "platt") == (
+        "its 'intercepts' is missing or not made of finite numbers"
+    )
+    assert defect(setting("probabilities", to=1), "platt") == "its 'probabilities' is missing or neither true nor false"
+    assert defect(setting("inverse_temperature", to=-0.5), "temperature") == "its 'inverse_temperature' is below 0"
+    assert defect(dropping("inverse_temperature"), "temperature") == (
+        "its 'inverse_temperature' is missing or not made of finite numbers"
+    )
+    assert defect(setting("class_frequencies", to=[0.5, 0.5]), "platt", "classes") == (
+        "it has 3 maps and 2 class frequencies"
+    )
+    assert defect(setting("parameters", "balance", to="sites"), "beta") == (
+        "its parameter balance is 'sites'; choose one of 'rows', 'domains'"
+    )
 
 
 def test_class_frequencies_must_fit_the_maps(defect):

@@ -3,6 +3,7 @@
 from clovecal.calibrators import held_out, stored
 from clovecal.calibrators._auto import AutoCalibrator, Candidate, naive_candidate
 from clovecal.calibrators._base import Calibrator, ScoredRows
+from clovecal.calibrators._beta import Beta
 from clovecal.calibrators._expected import Expectation, Expected
 from clovecal.calibrators._hierarchical import AdaptedCalibrator, HierarchicalCalibrator
 from clovecal.calibrators._isotonic import NaiveIsotonic
@@ -11,6 +12,7 @@ from clovecal.calibrators._minimax import MonotoneSteps
 from clovecal.calibrators._monotone import MonotoneCalibrator
 from clovecal.calibrators._onnx import OnnxGraph
 from clovecal.calibrators._persistence import load_calibrator
+from clovecal.calibrators._platt import Platt
 from clovecal.calibrators._registry import (
     CALIBRATORS,
     RegisteredCalibrator,
@@ -18,11 +20,13 @@ from clovecal.calibrators._registry import (
     register_class,
 )
 from clovecal.calibrators._robust import Certificate, RobustIsotonic, regret_candidates, risk_candidate
+from clovecal.calibrators._temperature import Temperature
 
 __all__ = [
     "CALIBRATORS",
     "AdaptedCalibrator",
     "AutoCalibrator",
+    "Beta",
     "CalibratedByDomain",
     "Calibrator",
     "Candidate",
@@ -34,9 +38,11 @@ __all__ = [
     "MonotoneSteps",
     "NaiveIsotonic",
     "OnnxGraph",
+    "Platt",
     "RegisteredCalibrator",
     "RobustIsotonic",
     "ScoredRows",
+    "Temperature",
     "held_out",
     "load_calibrator",
     "register_calibrator",
@@ -48,7 +54,26 @@ register_calibrator(
     "naive",
     NaiveIsotonic,
     meaning="isotonic regression on all domains pooled",
+    options=("balance",),
     candidates=naive_candidate,
+)
+register_calibrator(
+    "platt",
+    Platt,
+    meaning="logistic regression on the score",
+    options=("balance",),
+)
+register_calibrator(
+    "temperature",
+    Temperature,
+    meaning="one factor of the logits",
+    options=("balance",),
+)
+register_calibrator(
+    "beta",
+    Beta,
+    meaning="logistic regression on log p and log(1 − p)",
+    options=("balance",),
 )
 register_calibrator(
     "robust",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -98,7 +98,6 @@ class AutoCalibrator(MonotoneCalibrator):
 
     table_: tuple[Candidate, ...]
     best_: str
-    domains_needed: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -114,6 +113,11 @@ class AutoCalibrator(MonotoneCalibrator):
         self.min_domain_size = min_domain_size
         self.max_folds = max_folds
         self.interpolation = interpolation
+
+    @property
+    def domains_needed(self) -> int:
+        """How many domains a fit needs at least."""
+        return 2
 
     def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
         if rows.domains is None:

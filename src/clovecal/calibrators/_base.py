@@ -35,6 +35,8 @@ from clovecal.text import as_json_values
 if TYPE_CHECKING:
     from clovecal.tables import PredictionTable
 
+BALANCES = ("rows", "domains")  # what weighs the same in a pooled fit
+
 
 @dataclass(frozen=True)
 class ScoredRows:
@@ -92,6 +94,28 @@ class ScoredRows:
         """Return the target of one problem."""
         return self.y if self.n_problems == 1 else (self.y == problem).astype(np.float64)
 
+    def shares(self, balance: str) -> FloatArray:
+        """Return each row's share of a pooled fit, which sum to 1.
+
+        Parameters
+        ----------
+        balance
+            "rows": their weights count. "domains": every domain weighs the same; a row of several counts in each, and
+            a row of none for nothing.
+        """
+        weight = np.ones(len(self.y)) if self.weight is None else self.weight
+        if balance == "rows":
+            return np.asarray(weight / weight.sum())
+        if self.domains is None:
+            raise InputError(
+                "domains", "is None", "for domains to weigh the same pass one label per row or a membership matrix"
+            )
+        codes, rows = self.domains.codes, self.domains.rows
+        pairs = weight if rows is None else weight[rows]
+        totals = np.bincount(codes, pairs, minlength=len(self.domains.names))
+        pairs = pairs / totals[codes] / len(totals)
+        return np.asarray(pairs if rows is None else np.bincount(rows, pairs, minlength=len(self.y)))
+
     @property
     def class_frequencies(self) -> FloatArray | None:
         """Share of each class, where there are several."""
@@ -107,6 +131,10 @@ class ScoredRows:
         ordered = replace(self, order=tuple(np.argsort(column, kind="stable") for column in self.scores.T))
         ordered.best_risks.update(self.best_risks)
         return ordered
+
+    def reweighted(self, weight: FloatArray) -> ScoredRows:
+        """Return the same rows with these weights."""
+        return replace(self, weight=weight)
 
     @cached_property
     def cells(self) -> tuple[Cells, ...]:
@@ -182,7 +210,7 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         What those rows looked like, a `clovecal.scores.FittedOn`; None where that is not known: a file of an older
         version, or a fit by `fit_rows`.
     domains_needed
-        How many domains a fit needs at least: 0 for a calibrator that pools them. An attribute of the class.
+        How many domains a fit needs at least: 0 for a calibrator that pools them.
     tasks
         What it calibrates, of "binary" (labels 0/1), "multiclass" (several columns) and "regression". An attribute of
         the class; an audit leaves a calibrator out that is not for its rows.
@@ -215,8 +243,12 @@ class Calibrator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
     n_rows_: int
     fitted_on_: FittedOn | None = None
-    domains_needed: ClassVar[int] = 0
     tasks: ClassVar[tuple[str, ...]] = ("binary", "multiclass", "regression")
+
+    @property
+    def domains_needed(self) -> int:
+        """How many domains a fit needs at least: 0 for a calibrator that pools them."""
+        return 0
 
     # For scikit-learn's metadata routing scores are what others call X.
     __metadata_request__fit: ClassVar = {"scores": metadata_routing.UNUSED}

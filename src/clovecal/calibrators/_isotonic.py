@@ -1,10 +1,11 @@
-"""Naive calibration: isotonic regression of the pooled rows (paper: section 5.2)."""
+"""Naive calibration: isotonic regression of the pooled rows (paper: section 5.2), or of domains that weigh the same."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from clovecal.calibrators._base import ScoredRows
+from clovecal._checks import check_choice
+from clovecal.calibrators._base import BALANCES, ScoredRows
 from clovecal.calibrators._minimax import MonotoneSteps, isotonic_steps, solve
 from clovecal.calibrators._monotone import MonotoneCalibrator, within_range
 from clovecal.domains import Domains
@@ -15,6 +16,9 @@ class NaiveIsotonic(MonotoneCalibrator):
 
     Parameters
     ----------
+    balance
+        What weighs the same in the fit: "rows" (the paper's naive calibration), or "domains" (then rows in no domain
+        are left out).
     interpolation
         Between the scores it was fitted on: "linear" (as scikit-learn) or "step".
 
@@ -25,9 +29,9 @@ class NaiveIsotonic(MonotoneCalibrator):
 
     Notes
     -----
-    ``domains`` is accepted and ignored, so that calibrators can be exchanged; rows in no domain count. Scores outside
-    the fitted range get the value at its end. Several classes are calibrated one against the rest and rows divided by
-    their sum.
+    With ``balance="rows"`` domains are accepted and ignored, so that calibrators can be exchanged; rows in no domain
+    count. Scores outside the fitted range get the value at its end. Several classes are calibrated one against the rest
+    and rows divided by their sum.
 
     Examples
     --------
@@ -35,10 +39,23 @@ class NaiveIsotonic(MonotoneCalibrator):
     array([0. , 0.5, 1. ])
     """
 
-    def __init__(self, *, interpolation: str = "linear") -> None:
+    def __init__(self, *, balance: str = "rows", interpolation: str = "linear") -> None:
+        self.balance = balance
         self.interpolation = interpolation
 
+    @property
+    def domains_needed(self) -> int:
+        """How many domains a fit needs at least: 1 where they are to weigh the same."""
+        return int(self.balance == "domains")
+
+    def check_parameters(self) -> None:
+        """Raise unless the parameters can be used."""
+        super().check_parameters()
+        check_choice(self.balance, "balance", BALANCES)
+
     def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
+        if self.balance == "domains":
+            rows = rows.reweighted(rows.shares("domains"))
         if rows.order is not None:
             return tuple(self._fit_in_order(rows, problem) for problem in range(rows.n_problems))
         one_domain = Domains(("all rows",), np.zeros(len(rows.y), dtype=np.intp), None, len(rows.y))

@@ -12,6 +12,8 @@ from clovecal._checks import FloatArray
 from clovecal.calibrators._onnx import OnnxGraph
 
 CLIP = 1e-6  # probabilities are taken to lie at least this far from 0 and 1: logits within ±13.8
+# Of many classes most have less than 1e-6, and lifted to that they would share a part of what is certain.
+CLASS_CLIP = 1e-15
 
 
 def are_probabilities(scores: FloatArray, weight: FloatArray | None = None) -> bool:
@@ -57,7 +59,7 @@ def logits(scores: FloatArray, *, probabilities: bool) -> FloatArray:
 
 
 def class_logits(scores: FloatArray, *, probabilities: bool) -> FloatArray:
-    """Return what a softmax turns back into the row's class probabilities: log p, clipped at 1e-6; else the scores.
+    """Return what a softmax turns back into the row's class probabilities: log p, clipped at 1e-15; else the scores.
 
     Parameters
     ----------
@@ -69,23 +71,24 @@ def class_logits(scores: FloatArray, *, probabilities: bool) -> FloatArray:
     Examples
     --------
     >>> class_logits(np.array([[0.5, 0.5, 0.0]]), probabilities=True).round(3)
-    array([[ -0.693,  -0.693, -13.816]])
+    array([[ -0.693,  -0.693, -34.539]])
     """
-    return np.asarray(np.log(np.clip(scores, CLIP, 1.0))) if probabilities else scores
+    return np.asarray(np.log(np.clip(scores, CLASS_CLIP, 1.0))) if probabilities else scores
 
 
 def add_logits(graph: OnnxGraph, scores: str, *, probabilities: bool) -> str:
     """Add the nodes of `logits`, and return the name of the result."""
     if not probabilities:
         return scores
-    p = _add_clip(graph, scores, CLIP, 1 - CLIP)
+    p = add_clip(graph, scores, CLIP, 1 - CLIP)
     return graph.node("Log", graph.node("Div", p, graph.node("Sub", graph.constant(1.0), p)))
 
 
 def add_class_logits(graph: OnnxGraph, scores: str, *, probabilities: bool) -> str:
     """Add the nodes of `class_logits`, and return the name of the result."""
-    return graph.node("Log", _add_clip(graph, scores, CLIP, 1.0)) if probabilities else scores
+    return graph.node("Log", add_clip(graph, scores, CLASS_CLIP, 1.0)) if probabilities else scores
 
 
-def _add_clip(graph: OnnxGraph, values: str, low: float, high: float) -> str:
+def add_clip(graph: OnnxGraph, values: str, low: float, high: float) -> str:
+    """Add the nodes that keep values between two numbers, and return the name of the result."""
     return graph.node("Min", graph.node("Max", values, graph.constant(low)), graph.constant(high))

@@ -73,7 +73,9 @@ class MonotoneCalibrator(Calibrator):
         restored = cls._of_parameters(state)
         restored.maps_ = _read_maps(state)
         restored.n_features_in_ = len(restored.maps_)
-        restored.class_frequencies_ = _read_class_frequencies(state, restored.maps_)
+        restored.class_frequencies_ = read_class_frequencies(state, len(restored.maps_))
+        if restored.class_frequencies_ is not None and not all(_gives_probabilities(one) for one in restored.maps_):
+            raise InputError("the values of a class's map", "are outside [0, 1]", stored.REMEDY)
         return restored
 
     def _onnx(self, graph: OnnxGraph, scores: str) -> str:
@@ -83,7 +85,7 @@ class MonotoneCalibrator(Calibrator):
         for number, steps in enumerate(self.maps_):
             column = graph.node("Gather", scores, graph.constant(np.array([number])), axis=1)
             values.append(_add_map(graph, steps, column, self.interpolation))
-        return _add_normalisation(graph, graph.node("Concat", *values, axis=1), self.class_frequencies_)
+        return add_normalisation(graph, graph.node("Concat", *values, axis=1), self.class_frequencies_)
 
 
 def apply_steps(steps: MonotoneSteps, score: FloatArray, interpolation: str) -> FloatArray:
@@ -144,16 +146,19 @@ def _read_steps(content: Any) -> MonotoneSteps:
     return MonotoneSteps(knots, values)
 
 
-def _read_class_frequencies(state: Mapping[str, Any], maps: tuple[MonotoneSteps, ...]) -> FloatArray | None:
-    if state.get("class_frequencies") is None and len(maps) == 1:
+def _gives_probabilities(steps: MonotoneSteps) -> bool:
+    return bool(steps.values[0] >= 0 and steps.values[-1] <= 1)
+
+
+def read_class_frequencies(state: Mapping[str, Any], columns: int) -> FloatArray | None:
+    """Read the share of each class; None for one column of scores."""
+    if state.get("class_frequencies") is None and columns == 1:
         return None
     frequencies = stored.numbers(state, "class_frequencies")
-    if len(maps) == 1 or len(frequencies) != len(maps):
-        raise InputError("it", f"has {len(maps)} maps and {len(frequencies)} class frequencies", stored.REMEDY)
+    if columns == 1 or len(frequencies) != columns:
+        raise InputError("it", f"has {columns} maps and {len(frequencies)} class frequencies", stored.REMEDY)
     if frequencies.min() < 0 or not np.isclose(frequencies.sum(), 1):
-        raise InputError("its class frequencies", f"are not {len(maps)} shares that sum to 1", stored.REMEDY)
-    if min(steps.values[0] for steps in maps) < 0 or max(steps.values[-1] for steps in maps) > 1:
-        raise InputError("the values of a class's map", "are outside [0, 1]", stored.REMEDY)
+        raise InputError("its class frequencies", f"are not {columns} shares that sum to 1", stored.REMEDY)
     return frequencies
 
 
@@ -188,7 +193,7 @@ def _add_search(graph: OnnxGraph, knots: AnyArray, score: str) -> str:
     return count
 
 
-def _add_normalisation(graph: OnnxGraph, values: str, otherwise: AnyArray) -> str:
+def add_normalisation(graph: OnnxGraph, values: str, otherwise: AnyArray) -> str:
     """Add the division of rows by their sums, with the class frequencies for a row of zeros."""
     total = graph.node("ReduceSum", values, graph.constant(np.array([1])), keepdims=1)
     positive = graph.node("Greater", total, graph.constant(0.0))

@@ -63,7 +63,8 @@ def register_calibrator(
     title
         What tables call it; None: its name.
     options
-        Parameters of ``make`` that ``clovecal calibrate`` may pass on; it has ``objective`` and ``shrinkage``.
+        Parameters of ``make`` that ``clovecal calibrate`` may pass on; it has ``balance``, ``objective`` and
+        ``shrinkage``.
     quick
         Parameters of ``make`` with which a report fits it many times over: a coarser tolerance, fewer folds.
     candidates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -101,7 +101,6 @@ class RobustIsotonic(MonotoneCalibrator):
 
     certificate_: Certificate
     domain_rows_: Mapping[Name, int]
-    domains_needed: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -117,6 +116,11 @@ class RobustIsotonic(MonotoneCalibrator):
         self.min_domain_size = min_domain_size
         self.tol = tol
         self.interpolation = interpolation
+
+    @property
+    def domains_needed(self) -> int:
+        """How many domains a fit needs at least."""
+        return 1
 
     def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
         if rows.domains is None:

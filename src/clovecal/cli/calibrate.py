@@ -49,6 +49,11 @@ if TYPE_CHECKING:
     help="Share of the rows, from the worst domains, that the robust fit is for: 0 the worst domain alone (the "
     "default), 1 all rows.",
 )
+@click.option(
+    "--balance",
+    type=click.Choice(["rows", "domains"]),
+    help="What weighs the same in a pooled fit: rows (the default), or domains, whatever their size.",
+)
 @import_option
 @json_option
 def command(
@@ -58,6 +63,7 @@ def command(
     method: str,
     objective: str | None,
     shrinkage: float | None,
+    balance: str | None,
     as_json: bool,
     **columns: Any,
 ) -> None:
@@ -71,7 +77,7 @@ def command(
     """
     check_writable(output, overwrite=force)
     reject_input_as_output(output, file)
-    calibrator = _made(method, {"objective": objective, "shrinkage": shrinkage})
+    calibrator = _made(method, {"objective": objective, "shrinkage": shrinkage, "balance": balance})
     table = load(file, columns)
     with naming(table), progress("Fitting"):
         calibrator.fit_table(table)

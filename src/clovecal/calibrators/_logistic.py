@@ -1,0 +1,224 @@
+"""Logistic maps of one score: a Newton solver, and the base of the calibrators that are one (`Platt`, `Beta`).
+
+The solver minimises the mean log-loss over an intercept and slopes of at least 0. Two things make the minimum unique
+and finite whatever the rows, and neither depends on the number of rows or the scale of their weights: labels are taken
+to lie 1e-6 from 0 and 1, as probabilities are (rows that a score separates would ask for an infinite slope), and a
+ridge of 1e-8 settles what the rows leave open (the slope of a constant score).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit
+
+from clovecal._checks import FloatArray, check_choice
+from clovecal.calibrators import stored
+from clovecal.calibrators._base import BALANCES, Calibrator, ScoredRows
+from clovecal.calibrators._logits import CLIP, are_probabilities
+from clovecal.calibrators._monotone import add_normalisation, normalise_rows, read_class_frequencies
+from clovecal.calibrators._onnx import OnnxGraph
+from clovecal.errors import InputError
+
+RIDGE = 1e-8  # on standardised slopes, relative to the labels' variance
+MOST_STEPS = 200  # rows that a score separates take a few dozen
+MOST_HALVINGS = 60
+LAST_STEP = 1e-12  # of the labels' variance: where less is to be gained, one more step is exact
+FLAT = 1e-10  # spread, relative to the size, below which a feature is constant
+
+
+class LogisticCalibrator(Calibrator):
+    """Base of the calibrators that are a logistic regression of the labels on features of one score.
+
+    A subclass has ``_features`` and ``_add_features``, which list the features of scores, each as an array of the
+    scores' own shape. Several classes are calibrated one against the rest and rows divided by their sum; a row of
+    zeros, which no class claims, becomes the class frequencies.
+
+    Attributes
+    ----------
+    intercepts_
+        One per column of scores.
+    slopes_
+        (columns, features), none below 0.
+    probabilities_
+        Whether the scores of the fit were probabilities.
+    class_frequencies_
+        Share of each class among the rows of the fit; None for one column of scores.
+    """
+
+    intercepts_: FloatArray
+    slopes_: FloatArray
+    probabilities_: bool
+    class_frequencies_: FloatArray | None
+    balance: str
+    tasks = ("binary", "multiclass")
+
+    def check_parameters(self) -> None:
+        """Raise unless the parameters can be used."""
+        check_choice(self.balance, "balance", BALANCES)
+
+    @property
+    def domains_needed(self) -> int:
+        """How many domains a fit needs at least: 1 where they are to weigh the same."""
+        return int(self.balance == "domains")
+
+    def _features(self, scores: FloatArray) -> list[FloatArray]:
+        raise NotImplementedError(f"{type(self).__name__} has no _features(scores)")
+
+    def _add_features(self, graph: OnnxGraph, scores: str) -> list[str]:
+        raise NotImplementedError(f"{type(self).__name__} has no _add_features(graph, scores)")
+
+    def _fit(self, rows: ScoredRows) -> None:
+        share = rows.shares(self.balance)
+        counted = np.flatnonzero(share)
+        scores = rows.scores[counted]
+        self.probabilities_ = are_probabilities(scores)
+        features = self._features(scores)
+        fits = [
+            fit_logistic(
+                np.column_stack([feature[:, problem] for feature in features]),
+                rows.target(problem)[counted],
+                share[counted],
+                # Where the rows leave a slope open, a probability keeps its own.
+                lean=np.full(len(features), float(self.probabilities_)),
+            )
+            for problem in range(rows.n_problems)
+        ]
+        self.intercepts_ = np.array([intercept for intercept, _ in fits])
+        self.slopes_ = np.array([slopes for _, slopes in fits])
+        self.class_frequencies_ = rows.class_frequencies
+
+    def _map(self, columns: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):  # scores of 1e300 are certain, whatever their slope
+            terms = [feature * slopes for feature, slopes in zip(self._features(columns), self.slopes_.T, strict=True)]
+            values = expit(np.sum(terms, axis=0) + self.intercepts_)
+        if self.class_frequencies_ is None:
+            return np.asarray(values[:, 0])
+        return normalise_rows(values, self.class_frequencies_)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
+        return {
+            **super().state(),
+            "probabilities": self.probabilities_,
+            "intercepts": stored.plain(self.intercepts_),
+            "slopes": stored.plain(self.slopes_),
+            "class_frequencies": stored.plain(self.class_frequencies_),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the fitted calibrator of a `state`, after checking that its map is monotone."""
+        restored = super().from_state(state)
+        columns = restored.n_features_in_
+        restored.probabilities_ = stored.flag(state, "probabilities")
+        restored.intercepts_ = stored.numbers(state, "intercepts")
+        listed = [stored.numbers({"slopes": one}, "slopes") for one in stored.entries(state, "slopes")]
+        wanted = len(restored._features(np.full((1, 1), 0.5)))
+        if len(restored.intercepts_) != columns or len(listed) != columns or any(len(one) != wanted for one in listed):
+            raise InputError("it", f"has not an intercept and {wanted} slopes for each column", stored.REMEDY)
+        restored.slopes_ = np.array(listed)
+        if restored.slopes_.min() < 0:
+            raise InputError("its 'slopes'", "fall below 0, which a monotone map's cannot", stored.REMEDY)
+        restored.class_frequencies_ = read_class_frequencies(state, columns)
+        return restored
+
+    def _onnx(self, graph: OnnxGraph, scores: str) -> str:
+        several = self.class_frequencies_ is not None
+        total = graph.constant(self.intercepts_ if several else self.intercepts_[0])
+        for feature, slopes in zip(self._add_features(graph, scores), self.slopes_.T, strict=True):
+            total = graph.node(
+                "Add", graph.node("Mul", feature, graph.constant(slopes if several else slopes[0])), total
+            )
+        values = graph.node("Sigmoid", total)
+        return values if self.class_frequencies_ is None else add_normalisation(graph, values, self.class_frequencies_)
+
+
+def fit_logistic(
+    features: FloatArray, labels: FloatArray, share: FloatArray, *, lean: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return the intercept and the slopes, none below 0, of a logistic regression.
+
+    Parameters
+    ----------
+    features
+        (n, q).
+    labels
+        0 and 1.
+    share
+        Each row's weight, all positive, summing to 1.
+    lean
+        The q slopes that the ridge leans to, none below 0.
+    """
+    target = smoothed(labels)
+    largest = np.abs(features).max(axis=0)  # divided by first, so that squares of 1e300 do not overflow
+    largest[largest == 0] = 1.0
+    features = features / largest
+    centre = share @ features
+    spread = np.sqrt(share @ (features - centre) ** 2)
+    flat = spread <= FLAT
+    spread[flat] = 1.0
+    standardised = (features - centre) / spread
+    standardised[:, flat] = 0.0
+    everything = tuple(range(features.shape[1]))
+
+    def fit_with(used: tuple[int, ...]) -> tuple[float, FloatArray]:
+        """Return the loss, and the intercept and standardised slopes, of which those not used are 0."""
+        loss, found = _minimise(standardised[:, used], target, share, lean=(lean * largest * spread)[list(used)])
+        theta = np.zeros(1 + features.shape[1])
+        theta[[0, *(1 + one for one in used)]] = found
+        return loss, theta
+
+    _, theta = fit_with(everything)
+    if (theta[1:] < 0).any():
+        # The loss is convex, so that with slopes bounded by 0 its minimum is that of a face, the lowest that is inside.
+        faces = [fit_with(used) for size in range(len(everything)) for used in combinations(everything, size)]
+        _, theta = min((one for one in faces if (one[1][1:] >= 0).all()), key=lambda one: one[0])
+    slopes = theta[1:] / spread
+    return float(theta[0] - centre @ slopes), slopes / largest
+
+
+def smoothed(labels: FloatArray, classes: int = 2) -> FloatArray:
+    """Return labels 0/1, or a column of them per class, mixed with 2e-6 of labels drawn evenly."""
+    return np.asarray(labels * (1 - 2 * CLIP) + 2 * CLIP / classes)
+
+
+def _minimise(
+    features: FloatArray, target: FloatArray, share: FloatArray, *, lean: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return the least of Σ share·log-loss + ½ ridge·|slopes − lean|², and where it is, by Newton's steps."""
+    mean = float(share @ target)
+    variance = mean * (1 - mean)
+    design = np.column_stack((np.ones(len(features)), features))
+    lean = np.concatenate(([0.0], lean))
+    penalty = np.concatenate(([0.0], np.full(features.shape[1], RIDGE * variance)))
+
+    def loss_at(theta: FloatArray, eta: FloatArray) -> float:
+        return float(share @ (np.logaddexp(0, eta) - target * eta) + 0.5 * penalty @ (theta - lean) ** 2)
+
+    theta = np.zeros(design.shape[1])
+    theta[0] = np.log(mean / (1 - mean))
+    eta = design @ theta
+    loss = loss_at(theta, eta)
+    for _ in range(MOST_STEPS):
+        p = expit(eta)
+        gradient = design.T @ (share * (p - target)) + penalty * (theta - lean)
+        curvature = (design.T * (share * p * (1 - p))) @ design + np.diag(penalty)
+        step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
+        gain = float(gradient @ step)
+        if gain < LAST_STEP * variance:
+            theta = theta - step
+            return loss_at(theta, design @ theta), theta
+        for _ in range(MOST_HALVINGS):
+            lower = loss_at(theta - step, eta - design @ step)
+            if lower <= loss - 0.25 * gain:
+                break
+            step, gain = step / 2, gain / 2
+        else:
+            break
+        theta, loss = theta - step, lower
+        eta = design @ theta
+    return loss, theta
