@@ -26,6 +26,9 @@ def named(name):
     return type(name, (Half,), {"__module__": "elsewhere"})
 
 
+NAMES = ["naive", "platt", "temperature", "beta", "robust", "robust-regret", "hierarchical", "auto"]
+
+
 def refused(call):
     with pytest.raises(cc.InputError) as caught:
         call()
@@ -33,9 +36,9 @@ def refused(call):
 
 
 def test_the_built_in_ones_are_listed_from_the_simplest():
-    assert list(CALIBRATORS) == ["naive", "robust", "robust-regret", "hierarchical", "auto"]
+    assert list(CALIBRATORS) == NAMES
     assert [one.title for one in CALIBRATORS.values()] == [
-        "naive",
+        *NAMES[:4],
         "robust (risk)",
         "robust (regret)",
         "hierarchical",
@@ -55,7 +58,7 @@ def test_every_fitted_one_needs_as_many_domains_as_it_says():
     rng = np.random.default_rng(0)
     scores, y = rng.random(60), rng.integers(0, 2, 60)
     for entry in CALIBRATORS.values():
-        needed = entry.calibrator_class.domains_needed
+        needed = entry.make().domains_needed
         ways = [None, np.zeros(60), np.arange(60) % 2]
         for given, domains in enumerate(ways):
             if given < needed:
@@ -84,7 +87,7 @@ def test_what_would_be_taken_for_another_is_refused():
     assert str(taken) == "name is 'naive', which is taken by NaiveIsotonic; choose another name."
     twin = refused(lambda: register_calibrator("twin", named("NaiveIsotonic"), meaning="another"))
     assert str(twin) == "make makes a NaiveIsotonic, a name that another class has; rename the class."
-    assert list(CALIBRATORS) == ["naive", "robust", "robust-regret", "hierarchical", "auto", "half"]
+    assert list(CALIBRATORS) == [*NAMES, "half"]
 
 
 def test_only_calibrators_are_registered():

@@ -252,10 +252,20 @@ def test_an_option_of_another_method_is_refused(run, file, tmp_path):
     assert not (tmp_path / "cal.json").exists()
 
 
+def test_domains_of_a_pooled_fit_may_weigh_the_same(run, file, tmp_path):
+    for method in ("naive", "platt", "temperature", "beta"):
+        out = tmp_path / f"{method}.json"
+        assert run("calibrate", file, "-o", str(out), "--method", method, "--balance", "domains")[0] == 0
+        assert cc.load_calibrator(out).balance == "domains"
+    code, _, err = run("calibrate", file, "-o", str(tmp_path / "no.json"), "--method", "robust", "--balance", "rows")
+    assert code == 2
+    assert "--balance only applies to --method naive or --method platt or" in " ".join(err.split())
+
+
 def test_the_help_says_what_each_method_does(run):
     code, out, _ = run("calibrate", "--help")
     assert code == 0
-    assert "--method [naive|robust|robust-regret|auto]" in out
+    assert f"--method [{'|'.join(CALIBRATORS)}]" in out
     for entry in CALIBRATORS.values():
         assert f"{entry.name}: {entry.meaning}" in " ".join(out.split())
 

@@ -52,12 +52,15 @@ def test_two_domains_are_what_hand_arithmetic_gives():
     # Score ½ everywhere; 3 of 4 come true in A, 1 of 4 in B. As it is: (½)² = 0.25 in both. Without A, the naive map
     # says ¼, and in A that costs (3·0.75² + 1·0.25²)/4 = (1.6875 + 0.0625)/4 = 0.4375; B is the mirror image.
     study = expect_repairs([1, 1, 1, 0, 1, 0, 0, 0], [0.5] * 8, domains=list("AAAABBBB"))
-    as_it_is, naive = study.repairs
+    as_it_is, naive = study.repairs[:2]
     assert (as_it_is.mean_loss, as_it_is.worst_loss, as_it_is.change) == (0.25, 0.25, None)
     assert naive.by_domain[0].loss == pytest.approx(0.4375)
     assert naive.change == MeanChange(pytest.approx(0.1875), None, None)
     assert naive.mean_error == pytest.approx(0.5)  # says ¼ where ¾ happen
     assert (naive.better_in, study.helps) == (0, "no")
+    # One score tells Platt and beta no more than the rate, and a temperature nothing.
+    assert [one.method for one in study.repairs[2:]] == ["platt", "temperature", "beta"]
+    assert [one.mean_loss for one in study.repairs[2:]] == pytest.approx([0.4375, 0.25, 0.4375], abs=1e-5)
 
 
 @pytest.mark.parametrize(("ahead", "recommended"), [(0.9, "auto"), (1.5, "naive")])
@@ -174,11 +177,14 @@ def test_a_method_picked_by_its_own_figures_is_said_to_be(monkeypatch):
     assert "picked by these same figures" in expect_repairs(**table).notes[-1]
 
 
+POOLED = ["as it is", "naive", "platt", "temperature", "beta"]
+
+
 @pytest.mark.parametrize(
     ("most_for_robust", "judged", "not_judged"),
     [
-        (4, ["as it is", "naive", "robust (risk)", "robust (regret)", "hierarchical"], "auto."),
-        (3, ["as it is", "naive"], "robust (risk), robust (regret), hierarchical and auto."),
+        (4, [*POOLED, "robust (risk)", "robust (regret)", "hierarchical"], "auto."),
+        (3, POOLED, "robust (risk), robust (regret), hierarchical and auto."),
     ],
 )
 def test_far_too_many_domains_cost_the_slow_methods(monkeypatch, most_for_robust, judged, not_judged):
