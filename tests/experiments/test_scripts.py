@@ -271,3 +271,38 @@ def test_a_wrong_number_of_processes_is_told(wrong: str | None, load: Any) -> No
     study = load("invariance-test").STUDY
     with pytest.raises(SystemExit, match="--processes needs a number, 1 or more"):
         study.main(["--processes", *([wrong] if wrong else [])])
+
+
+def test_objectives_are_compared_on_small_digits(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from clovecal.datasets import load_digits
+
+    script = load("objectives")
+    tiny = script.Size(rows=300, validation=200, hidden=(8,), steps=3, seeds=(1,), device="cpu")
+    monkeypatch.setattr(script, "SIZES", {"reduced": tiny})
+    monkeypatch.setattr(script, "load_mnist", load_digits)
+    found = [
+        outcome_of(script, script.Config("reduced", name, 1), tmp_path / str(place))
+        for place, name in enumerate(["oracle: grey digits, ERM", "V-REx", "CLOvE between, positive, γ 10"])
+    ]
+    assert [len(one["test"]["accuracy"]) for one in found] == [1, 4, 4]
+    assert all(0 <= value <= 1 for one in found for value in one["test"]["accuracy"] + one["validation"]["accuracy"])
+    shown = script.tables(found)
+    assert shown.count("\n| ") == len(found) + 2  # the heads and the line under them
+    chosen = found[1]["chosen"]
+    if chosen is not None:
+        assert f"| V-REx | {found[1]['test']['accuracy'][chosen]:.3f} |" in shown
+
+
+def test_objectives_share_no_digit_between_parts(load: Any) -> None:
+    pytest.importorskip("torch")
+    from clovecal.datasets import Digits
+
+    script = load("objectives")
+    images = np.linspace(0.1, 1.0, 1000)[:, None, None] * np.ones((1, 2, 2))  # each its own grey
+    size = script.Size(rows=200, validation=100, hidden=(8,), steps=1, seeds=(1,), device="cpu")
+    parts = script.deal(size, 3, Digits(images.astype(np.float32), np.arange(1000) % 10, "greys"))
+    greys = [set(one.X.max(axis=1).tolist()) for one in parts.values()]
+    assert [len(one.y) for one in parts.values()] == [400, 200, 400]
+    assert len(set.union(*greys)) == sum(map(len, greys)) == 1000
+    assert parts["train"].domain.tolist() == [0] * 200 + [1] * 200
