@@ -178,6 +178,43 @@ def test_the_verdict_names_no_distance_that_is_lost_in_noise():
     assert faint.verdict.endswith("(p = 0.005), but too little to put a size to it.")
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
+def test_the_verdict_of_a_regression_is_in_units_of_its_target(unit):
+    rng = np.random.default_rng(0)
+    f, d = rng.normal(size=1200), np.repeat(["A", "B", "C"], 400)
+    y = f + rng.normal(size=1200) + 0.6 * (d == "B")
+    result = audit(unit * y, unit * f, domains=d)
+    error, (low, high) = result.calibration.overall, result.calibration.overall_interval
+    said = re.search(r"All rows together.* \(error (\S+) \[(\S+), (\S+)\]\)", result.verdict)
+    figures = [float(figure.replace(",", "")) for figure in said.groups()]
+    np.testing.assert_allclose(figures, [error, low, high], rtol=1e-3)
+    apart = re.search(r": (\S+) apart \(root mean square", result.verdict)
+    assert float(apart[1].replace(",", "")) == pytest.approx(result.invariance.shift, rel=5e-3)
+
+
+def test_the_verdict_on_a_rare_outcome_has_the_digits_of_the_table():
+    rng = np.random.default_rng(0)
+    p, d = rng.beta(1, 200, 40_000), np.repeat(["A", "B"], 20_000)
+    result = audit(rng.uniform(size=40_000) < np.where(d == "A", p / 4, p), p, domains=d)
+    _, table, _ = lines_of(result)
+    error, low, high = re.search(r"All rows together.*\(ECE (\S+) \[(\S+), (\S+)\]\)", result.verdict).groups()
+    assert f"{error}  [{low}, {high}]" in table[-1]
+    assert len(error) >= len("0.0012")
+    assert re.search(r": 0\.\d*[1-9]\d* percentage points apart", result.verdict)  # not 0.0 of them
+
+
+def test_an_interval_above_the_tolerance_is_not_taken_for_a_finding():
+    # Twelve domains, one of them off by as much as its own interval shows, but not as one of twelve.
+    y, p, d = binary_table(lambda p, d: np.clip(p + 0.17 * (d == 0), 0, 1), k=12, rows=120, seed=8)
+    result = audit(y, p, domains=d)
+    assert result.miscalibrated == ()
+    above = [name for name, one in result.findings.items() if result.calibration.intervals[name][0] > one.tolerance]
+    assert above == [0]
+    note = "An interval above what is tolerated is no finding by itself"
+    assert note in " ".join(str(result).split())
+    assert note not in " ".join(str(audit(y[:240], p[:240], domains=d[:240], odds_ratio=3)).split())
+
+
 def test_the_verdict_when_errors_cancel_overall():
     y, p, d = binary_table(lambda p, d: 0.3 + 0.4 * p + np.array([0.2, -0.2])[d], k=2, rows=6000)
     p = 0.3 + 0.4 * p
@@ -423,6 +460,19 @@ def test_what_acting_on_a_threshold_does_is_shown_on_request():
     assert "net_benefit" not in audit(y, p, domains=d).metrics
     lone = audit([0, 1, 0], [0.1, 0.9, 0.4], domains=["a", "a", "b"], threshold=0.3)
     assert "not defined" in str(lone)  # the sensitivity of a domain without events
+
+
+def test_the_net_benefit_of_a_rare_outcome_is_written_with_digits_enough_and_no_minus_zero():
+    y, p = np.zeros(4000, int), np.full(4000, 0.003)
+    y[:8], p[:8], p[-8:] = 1, 0.05, 0.05  # at .02: 8 of 4,000 are right, 8 are wrong, .002 − .002·(.02/.98)
+    result = audit(y, p, domains=np.arange(4000) % 2, threshold=0.02)
+    *_, last = (line for line in str(result).split("Acting above 0.02:")[1].splitlines() if line.startswith("all rows"))
+    assert f"  {0.002 - 0.002 * 0.02 / 0.98:.5f} [" in last
+    p, y = np.full(2000, 0.1), np.arange(2000) % 10 == 0
+    p[1] = 0.21  # one false alarm of 2,000 rows: −(1/2,000)·(.2/.8) = −.000125
+    few = str(audit(y, p, domains=np.arange(2000) % 2, threshold=0.2)).split("Acting above 0.2:")[1]
+    assert " 0.000 [" in few
+    assert not re.search(r"-0\.0+\b", few)
 
 
 def test_sampling_weights_say_what_the_rows_are_worth():

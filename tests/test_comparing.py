@@ -208,6 +208,29 @@ def test_raw_scores_have_no_before():
     assert "→" not in str(found)
 
 
+def test_without_a_before_the_error_that_is_left_has_an_interval():
+    p, y, site = rows()
+    logit = np.log(p / (1 - p))
+    fitted = cc.NaiveIsotonic().fit(logit[:1500], y[:1500])
+    found = cc.compare(logit, fitted, y, domains=site, ci=0.9)
+    expected = cc.per_domain(cc.ece, y, fitted.predict(logit), domains=site, ci=0.9, rng=0)
+    assert found.error_interval == expected.overall_interval
+    assert {name: one.error_interval for name, one in found.by_domain.items()} == dict(expected.intervals)
+    low, high = found.error_interval
+    assert f"and the ECE {found.error_after:.4f} [{low:.4f}, {high:.4f}] (90% interval)." in found.verdict
+    assert "ECE [90% interval]" in str(found)
+    with_before = cc.compare(p, cc.NaiveIsotonic().fit(p, y), y, domains=site)
+    assert with_before.error_interval is None
+    assert with_before.to_dict()["error_interval"] is None
+
+
+def test_small_losses_keep_their_digits():
+    p, y, site = rows()
+    found = cc.compare(1e-4 * p, 1e-4 * (p + 0.1), 1e-4 * (p + 0.3 * (y - p)), domains=site, task="regression")
+    table_end = str(found).split("all rows")[-1]
+    assert f"{found.loss_before:.3g} → {found.loss_after:.3g}" in table_end
+
+
 def test_what_cannot_be_compared_is_refused(refusal):
     p, y, site = rows(300, 3)
     fitted = cc.NaiveIsotonic().fit(p, y)

@@ -120,6 +120,11 @@ def test_predictions_that_are_all_but_certain_ask_for_no_number_of_rows():
     assert found.rows_needed is None
 
 
+def test_more_rows_than_anyone_has_are_not_asked_for():
+    assert finding(np.zeros(500), np.full(500, 1e-6)).rows_needed == math.ceil(36 / (1e-6 * (1 - 1e-6)))
+    assert finding(np.zeros(500), np.full(500, 1e-12)).rows_needed is None  # 3.6e13
+
+
 def test_a_model_that_predicts_twice_too_much_of_a_rare_outcome_is_found():
     p = np.full(20_000, 0.011)
     found = finding(np.arange(20_000) % 200 == 0, p)  # .5% happens

@@ -148,7 +148,11 @@ def test_what_cannot_be_scored_is_refused():
     with pytest.raises(cc.InputError, match="y at row 0 is 2, which the estimator was not fitted on"):
         cc.make_domain_scorer(cc.brier)(model, X, np.full(600, 2), domains=site)
     with pytest.raises(cc.InputError, match="metric is 'breier'; choose one of"):
-        cc.make_domain_scorer("breier")(model, X, y, domains=site)
+        cc.make_domain_scorer("breier")
+    with pytest.raises(cc.InputError, match="ece has no option 'summary'; it has bins"):
+        cc.make_domain_scorer("ece", summary="mean")
+    with pytest.raises(cc.InputError, match="metric is 3"):
+        cc.make_domain_scorer(3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         search = GridSearchCV(model, SHRUNK, scoring=cc.make_domain_scorer(cc.brier), cv=2, error_score="raise")

@@ -17,11 +17,11 @@ import numpy as np
 
 from clovecal._checks import FloatArray, check_fraction, check_scores
 from clovecal.calibrators import Calibrator
-from clovecal.domains import Domains, Name
+from clovecal.domains import Domains, Interval, Name
 from clovecal.errors import InputError
 from clovecal.metrics import RowMean, ece, on_rows, regression_calibration
 from clovecal.rows import Rows
-from clovecal.text import as_json_values, listed
+from clovecal.text import as_json_values, listed, significant
 
 _DOMAINS_FOR_AN_INTERVAL = 3
 _ROWS_FOR_AN_INTERVAL = 20
@@ -76,6 +76,8 @@ class DomainComparison:
         Brier score, or mean squared error of a regression; what is before is None where scores are not predictions.
     error_before, error_after
         Calibration error.
+    error_interval
+        Of the calibration error after, over the domain's rows; None where there is a change to look at instead.
     change
         Of the loss, with an interval over the domain's rows that holds for all domains at once (Bonferroni).
     finding
@@ -88,6 +90,7 @@ class DomainComparison:
     loss_after: float
     error_before: float | None
     error_after: float
+    error_interval: Interval | None
     change: Difference | None
     finding: str | None
 
@@ -110,6 +113,8 @@ class Comparison:
         Confidence level of the intervals.
     loss_before, loss_after, error_before, error_after
         On all rows together.
+    error_interval
+        Of ``error_after``, over rows; None where there is a change to look at instead.
     loss_change
         Of the loss: the mean over domains of each one's change, or the mean over all rows where ``over`` is "rows";
         None where there is nothing before.
@@ -136,6 +141,7 @@ class Comparison:
     loss_after: float
     error_before: float | None
     error_after: float
+    error_interval: Interval | None
     loss_change: Difference | None
     error_change: Difference | None
     by_domain: Mapping[Name, DomainComparison]
@@ -168,7 +174,8 @@ class Comparison:
         if self.loss_change is None:
             return (
                 f"The scores are not predictions, so there is no before; calibrated, the {self.loss} of all rows is "
-                f"{_plain(self.loss_after)} and the {self.error} {_plain(self.error_after)}."
+                f"{_plain(self.loss_after)} and the {self.error} "
+                f"{_with_limits(self.error_after, self.error_interval)} ({self.ci:.0%} interval)."
             )
         if self.over == "domains":
             where = f"on average over {len(self.by_domain)} domains"
@@ -397,7 +404,8 @@ def _compared(
     assert after is not None
     changes: list[Difference | None] = [None] * len(names)
     *loss_after, all_after = RowMean(after, new.weight).values(new.domains).tolist()
-    error_after = on_rows.per_domain(new, metric, bins=bins)
+    # Without a before, how well the calibrated scores do is all that there is to tell.
+    error_after = on_rows.per_domain(new, metric, bins=bins, ci=ci if old is None else None, rng=0)
     if old is None or before is None:
         loss_before: list[float | None] = [None] * len(names)
         error_before = None
@@ -422,6 +430,7 @@ def _compared(
             loss_after=loss_after[number],
             error_before=None if error_before is None else error_before.by_domain[name],
             error_after=error_after.by_domain[name],
+            error_interval=error_after.intervals[name] if old is None else None,
             change=change,
             finding=None if change is None else change.finding,
         )
@@ -439,6 +448,7 @@ def _compared(
         loss_after=all_after,
         error_before=None if error_before is None else error_before.overall,
         error_after=error_after.overall,
+        error_interval=error_after.overall_interval,
         loss_change=loss_change,
         error_change=error_change,
         by_domain=by_domain,
@@ -547,15 +557,15 @@ def _as_text(found: Comparison) -> str:
     error = found.error
     compared = found.loss_change is not None
     arrow = " before → after" if compared else ""
-    heads = ["domain", "rows", f"{error}{arrow}", f"{loss}{arrow}"]
+    heads = ["domain", "rows", f"{error}{arrow or f' [{found.ci:.0%} interval]'}", f"{loss}{arrow}"]
     heads += [f"change of {loss}", ""] if compared else []
     lines = []
     for name, one in sorted(found.by_domain.items(), key=lambda item: _evidence(item[1])):
         cells = [str(name), f"{one.rows:,}"]
-        cells += [_pair(one.error_before, one.error_after), _pair(one.loss_before, one.loss_after)]
+        cells += [_errors(one), _pair(one.loss_before, one.loss_after)]
         lines.append([*cells, str(one.change), str(one.finding)] if compared else cells)
     last = ["all rows", f"{found.n_rows:,}"]
-    last += [_pair(found.error_before, found.error_after), _pair(found.loss_before, found.loss_after)]
+    last += [_errors(found), _pair(found.loss_before, found.loss_after)]
     lines.append([*last, "", ""] if compared else last)
     widths = [max(len(row[column]) for row in [heads, *lines]) for column in range(len(heads))]
 
@@ -592,7 +602,22 @@ def _pair(before: float | None, after: float) -> str:
     return _plain(after) if before is None else f"{_plain(before)} → {_plain(after)}"
 
 
+def _errors(one: Comparison | DomainComparison) -> str:
+    if one.error_before is None:
+        return _with_limits(one.error_after, one.error_interval)
+    return _pair(one.error_before, one.error_after)
+
+
+def _with_limits(value: float, limits: Interval | None) -> str:
+    if limits is None or not all(map(math.isfinite, limits)):
+        return f"{_plain(value)} [none]"
+    write = "{:.4f}".format if 0.001 <= abs(value) < 1000 else _plain
+    return f"{write(value)} [{write(limits[0])}, {write(limits[1])}]"
+
+
 def _plain(value: float) -> str:
+    if _ROUNDING < abs(value) < 0.001:
+        return significant(value, 3)
     return f"{value:.4f}" if abs(value) < 1000 else f"{value:.6g}"
 
 

@@ -44,6 +44,7 @@ _GROSS = 1.6
 _FEWEST_INFORMATION = 36.0
 # A domain that is right has its 95% interval inside ± the tolerance with a chance of 87% (1 − 2·Φ(−1.5)).
 _ERRORS_TO_TELL = 1.96 + 1.5
+_MOST_ROWS = 1e9  # more are nobody's to collect
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,8 @@ class Finding:
         Whether the error is above 0 beyond doubt, all domains considered, be it by less than the tolerance.
     rows_needed
         About how many rows would show doubled odds ("too few rows"), or whether the domain is right on average
-        ("cannot tell"); None for other findings, where the predictions are so sure that none would, and where there are
-        as many already but the mean lies near the edge of what is allowed.
+        ("cannot tell"); None for other findings, where the predictions are so sure that not a billion would, and where
+        there are as many already but the mean lies near the edge of what is allowed.
     """
 
     label: str
@@ -295,7 +296,7 @@ class _Averages:
     def _rows(self, number: int, worth: float) -> int | None:
         """Return how many rows of the domain's are worth so many of equal weight."""
         count = worth * self.rows_each[number]
-        return math.ceil(count) if math.isfinite(count) else None
+        return math.ceil(count) if count <= _MOST_ROWS else None
 
     def described(self, number: int) -> dict[str, Any]:
         """Return the fields of a `Finding` about the average."""

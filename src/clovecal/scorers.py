@@ -14,7 +14,7 @@ from sklearn.utils import metadata_routing
 
 from clovecal._checks import AnyArray, as_numpy, check_choice
 from clovecal.errors import InputError
-from clovecal.metrics import per_domain
+from clovecal.metrics import on_rows, per_domain
 
 AGGREGATES = ("worst", "mean", "overall")
 
@@ -143,6 +143,7 @@ def make_domain_scorer(
     {'C': 1.0}
     """
     check_choice(aggregate, "aggregate", AGGREGATES)
+    on_rows.check_options(metric, metric_options)  # a search would take what is refused later for a score of NaN
     return DomainScorer(metric, aggregate=aggregate, higher_is_better=higher_is_better, metric_options=metric_options)
 
 

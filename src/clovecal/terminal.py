@@ -11,7 +11,7 @@ import numpy as np
 
 from clovecal.domains import DomainResult, Interval, Name
 from clovecal.findings import LABELS, Finding
-from clovecal.verdicts import finding_meanings
+from clovecal.verdicts import error_digits, error_format, finding_meanings, tolerated_in_words
 
 if TYPE_CHECKING:
     from clovecal.auditing import Audit
@@ -33,7 +33,7 @@ def as_text(audit: Audit) -> str:
 def _table_of_domains(audit: Audit) -> list[str]:
     calibration = audit.calibration
     assert calibration.overall_interval is not None
-    write = _number_format(audit)
+    write = error_format([found.tolerance for found in (*audit.findings.values(), audit.overall_finding)], audit.task)
     heads = ["domain", "rows", "observed", "predicted", "O:E", audit.error_name, f"{audit.ci:.0%} interval"]
     heads += ["tolerated", "p", "finding"]
     lines = [
@@ -59,12 +59,15 @@ def _table_of_domains(audit: Audit) -> list[str]:
 def _table_of_decisions(audit: Audit, threshold: float) -> list[str]:
     """Show what acting on predictions above a threshold does in each domain, with intervals."""
     metrics = [(name, audit.metrics[name]) for name in ("auc", "sensitivity", "specificity", "net_benefit")]
+    digits = error_digits([found.tolerance for found in audit.findings.values()])
     heads = ["domain", *(name.replace("_", " ") if name != "auc" else "AUC" for name, _ in metrics)]
 
     def cell(metric: DomainResult, name: Name | None) -> str:
         value = metric.overall if name is None else metric.by_domain[name]
         limits = metric.overall_interval if name is None else metric.intervals[name]
-        return "not defined" if math.isnan(value) else f"{value:.3f} {_interval(limits, '{:.3f}'.format)}"
+        # A net benefit is at most the share of events; rounding may not leave a minus before a zero.
+        write = f"{{:z.{digits if metric.metric == 'net_benefit' else 3}f}}".format
+        return "not defined" if math.isnan(value) else f"{write(value)} {_interval(limits, write)}"
 
     names: list[Name | None] = [*audit.by_evidence[:_LINES], None]
     lines = [
@@ -109,27 +112,15 @@ def _error_cells(found: Finding, error: float, limits: Interval, write: Callable
     return ratio, write(error), _interval(limits, write), write(found.tolerance), p, label
 
 
-def _number_format(audit: Audit) -> Callable[[float], str]:
-    """Return how errors and means are written: with digits enough to compare them with the tolerance."""
-    if audit.task == "regression":
-        return "{:.4g}".format
-    allowed = [found.tolerance for found in (*audit.findings.values(), audit.overall_finding)]
-    typical = sorted(allowed)[len(allowed) // 2]
-    digits = min(max(3, math.ceil(-math.log10(typical)) + 1), 6) if typical > 0 else 3
-    return f"{{:.{digits}f}}".format
-
-
 def _notes(audit: Audit) -> list[str]:
     """Explain the words that occur in the table."""
     labels = {found.label for found in (*audit.findings.values(), audit.overall_finding)}
-    allowed, error = audit.tolerance.in_words(audit.task), audit.error_name
-    in_odds = audit.task != "regression" and audit.tolerance.absolute is None
-    tolerated = f"the {error} that {allowed} makes" if in_odds else allowed
-    adjusted = f", adjusted for {len(audit.rows)} domains (Holm)" if len(audit.rows) > 1 else ""
+    error = audit.error_name
+    tolerated = tolerated_in_words(audit.tolerance, audit.findings, audit.calibration, task=audit.task, error=error)
     meanings = finding_meanings(labels, audit.tolerance, task=audit.task, ci=audit.ci)
     notes = [
         "Strongest evidence first. Intervals are each domain's own and allow for what noise alone adds to the "
-        f"{error}. Tolerated: {tolerated}. p: of an {error} up to that{adjusted}.",
+        f"{error}. {tolerated}",
         *(f"- {label}: {meaning}." for label, meaning in meanings.items()),
     ]
     if audit.table.weight is not None and audit.table.weights == "sampling":

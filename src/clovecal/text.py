@@ -43,6 +43,18 @@ def interval(limits: tuple[float, float], digits: int = 3) -> str:
     return f"[{limits[0]:.{digits}f}, {limits[1]:.{digits}f}]"
 
 
+def significant(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits, without a power of ten where it is below ten million.
+
+    Examples
+    --------
+    >>> significant(51_583.2), significant(0.03977), significant(-3.4e-6)
+    ('51,580', '0.03977', '-3.4e-06')
+    """
+    text = f"{value:.{digits}g}"
+    return f"{float(text):,.0f}" if "e+" in text and abs(value) < 1e7 else text
+
+
 def short_number(value: float, digits: int = 4, *, sign: bool = False) -> str:
     """Return a number without its leading zero, with a real minus sign and, if asked for, a plus.
 

@@ -5,12 +5,13 @@ The terminal, the page and a notebook say the same things, so the words are here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from clovecal.domains import DomainResult, Name
 from clovecal.findings import CANNOT_TELL, LABELS, MISCALIBRATED, ON_AVERAGE, TOO_FEW, WITHIN, Finding, Tolerance
 from clovecal.metrics import InvarianceTest
-from clovecal.text import interval, listed
+from clovecal.text import listed, significant
 
 _NAMED = 4
 CLEAR_P = 0.01  # between this and 1 − ci the evidence is called some evidence
@@ -29,6 +30,87 @@ def share(value: float) -> str:
     if percent in (0.0, 100.0):
         return f"{percent:.0f}%"
     return f"{percent:.2g}%" if percent < 1 else f"{percent:.1f}%"
+
+
+def error_digits(tolerated: Iterable[float], *, most: int = 6) -> int:
+    """Return how many decimals it takes to compare an error with what is tolerated, three at least.
+
+    Parameters
+    ----------
+    tolerated
+        The errors that are allowed.
+    most
+        Of decimals.
+
+    Examples
+    --------
+    >>> error_digits([0.041, 0.038, 0.0012]), error_digits([0.0012])
+    (3, 4)
+    """
+    allowed = sorted(tolerated)
+    typical = allowed[len(allowed) // 2]
+    return min(max(3, math.ceil(-math.log10(typical)) + 1), most) if typical > 0 else 3
+
+
+def error_format(tolerated: Iterable[float], task: str) -> Callable[[float], str]:
+    """Return how errors and means are written where there is one way for a whole table.
+
+    Parameters
+    ----------
+    tolerated
+        The errors that are allowed.
+    task
+        "binary", "multiclass" or "regression".
+    """
+    return significant if task == "regression" else f"{{:.{error_digits(tolerated)}f}}".format
+
+
+def tolerated_in_words(
+    tolerance: Tolerance, findings: Mapping[Name, Finding], calibration: DomainResult, *, task: str, error: str
+) -> str:
+    """Say what the columns "tolerated" and "p" of a table of domains are.
+
+    Parameters
+    ----------
+    tolerance
+        How far off is still called calibrated.
+    findings, calibration
+        Of each domain: its finding, and its calibration error with intervals.
+    task
+        "binary", "multiclass" or "regression".
+    error
+        What the calibration error is called.
+    """
+    allowed = tolerance.in_words(task)
+    in_odds = task != "regression" and tolerance.absolute is None
+    article = "an" if error[0] in "aeiouAEIOU" else "a"
+    several = len(findings) > 1
+    sentences = [
+        f"Tolerated: {f'the {error} that {allowed} makes' if in_odds else allowed}.",
+        f"p: of {article} {error} up to that{f', adjusted for {len(findings)} domains (Holm)' if several else ''}.",
+    ]
+    # A reader who compares the columns would take these for miscalibrated.
+    if several and any(
+        one.label != MISCALIBRATED and calibration.intervals[name][0] > one.tolerance for name, one in findings.items()
+    ):
+        sentences.append(
+            "An interval above what is tolerated is no finding by itself: it is not adjusted for the number of "
+            "domains, as p is."
+        )
+    return " ".join(sentences)
+
+
+def percentage_points(difference: float) -> str:
+    """Write a difference of two shares: with one decimal, or with two digits where it is small.
+
+    Examples
+    --------
+    >>> percentage_points(0.0224), percentage_points(0.0004), percentage_points(-0.3)
+    ('2.2', '0.04', '−30.0')
+    """
+    points = 100 * abs(difference)
+    text = f"{points:.1f}" if points >= 1 or points == 0 else f"{float(f'{points:.2g}'):.12f}".rstrip("0")
+    return f"−{text}" if difference < 0 else text
 
 
 def finding_meanings(
@@ -62,7 +144,7 @@ def finding_meanings(
 
 def quantity(value: float, task: str) -> str:
     """Write a mean outcome or prediction: in percent where it is a share."""
-    return f"{value:.4g}" if task == "regression" else share(value)
+    return significant(value) if task == "regression" else share(value)
 
 
 def means_in_words(predicted: float, observed: float, task: str) -> str:
@@ -82,7 +164,13 @@ def means_in_words(predicted: float, observed: float, task: str) -> str:
 
 
 def example_of(
-    name: Name, finding: Finding, calibration: DomainResult, means: tuple[float, float], task: str, error: str
+    name: Name,
+    finding: Finding,
+    calibration: DomainResult,
+    means: tuple[float, float],
+    task: str,
+    error: str,
+    write: Callable[[float], str] = "{:.3f}".format,
 ) -> str:
     """Name a domain with the figures that tell most: the two means where they surely differ, else its error.
 
@@ -98,12 +186,14 @@ def example_of(
         "binary", "multiclass" or "regression".
     error
         What the calibration error is called.
+    write
+        How it is written.
     """
     observed, predicted = means
     if finding.direction is not None:
         return f"'{name}' ({means_in_words(predicted, observed, task)})"
-    limits = interval(calibration.intervals[name])
-    return f"'{name}' ({error} {calibration.by_domain[name]:.3f} {limits}, though not surely off on average)"
+    figures = _with_limits(calibration.by_domain[name], calibration.intervals[name], write)
+    return f"'{name}' ({error} {figures}, though not surely off on average)"
 
 
 def counted(findings: Mapping[Name, Finding], gross: str) -> str:
@@ -150,16 +240,19 @@ def verdict_on_calibration(
         What the calibration error is called.
     """
     allowed = tolerance.in_words(task)
+    write = error_format([one.tolerance for one in (*findings.values(), overall)], task)
 
     def named(some: Sequence[Name]) -> str:
-        examples = [example_of(name, findings[name], calibration, means[name], task, error) for name in some[:_NAMED]]
+        examples = [
+            example_of(name, findings[name], calibration, means[name], task, error, write) for name in some[:_NAMED]
+        ]
         return listed(examples + [""] * (len(some) - len(examples)), _NAMED)
 
     off = [name for name in by_evidence if findings[name].label == MISCALIBRATED]
     gross = tolerance.gross_error_in_words(task)
     sentences = [
         _on_domains(findings, off, named, allowed, gross),
-        _on_all_rows(overall, calibration, off, findings, error),
+        _on_all_rows(overall, calibration, off, findings, error, write),
     ]
     little = [name for name in by_evidence if findings[name].surely_off and findings[name].label != MISCALIBRATED]
     if little:
@@ -197,12 +290,17 @@ def _on_domains(
 
 
 def _on_all_rows(
-    overall: Finding, calibration: DomainResult, off: Sequence[Name], findings: Mapping[Name, Finding], error: str
+    overall: Finding,
+    calibration: DomainResult,
+    off: Sequence[Name],
+    findings: Mapping[Name, Finding],
+    error: str,
+    write: Callable[[float], str],
 ) -> str:
     if len(findings) < 2:
         return ""
     assert calibration.overall_interval is not None
-    figures = f"{error} {calibration.overall:.3f} {interval(calibration.overall_interval)}"
+    figures = f"{error} {_with_limits(calibration.overall, calibration.overall_interval, write)}"
     if overall.label == MISCALIBRATED:
         if off:
             return f"All rows together are miscalibrated too ({figures})."
@@ -211,7 +309,7 @@ def _on_all_rows(
         WITHIN: "within tolerance",
         ON_AVERAGE: "right on average",
         TOO_FEW: "too few to tell",
-        CANNOT_TELL: "not shown to be either",
+        CANNOT_TELL: "neither shown to be miscalibrated nor to be within tolerance",
     }[overall.label]
     return f"All rows together: {what} ({figures})."
 
@@ -234,7 +332,12 @@ def invariance_in_words(test: InvarianceTest, *, ci: float, task: str) -> str:
         clearly = "There is no clear sign" if test.p_value <= max(_HINT_P, 1 - ci) else "Nothing shows"
         return f"{clearly} that {different} ({p})."
     opening = f"There is some evidence that {different}" if test.p_value > CLEAR_P else different.capitalize()
-    if test.shift < 5e-4:  # the noise is taken off the estimate, which may leave nothing of it
+    if not test.shift > 0:  # the noise is taken off the estimate, which may leave nothing of it
         return f"{opening} ({p}), but too little to put a size to it."
-    size = f"{test.shift:.3g}" if task == "regression" else f"{100 * test.shift:.1f} percentage points"
+    size = significant(test.shift, 3) if task == "regression" else f"{percentage_points(test.shift)} percentage points"
     return f"{opening} ({p}): {size} apart (root mean square over the rows)."
+
+
+def _with_limits(value: float, limits: tuple[float, float], write: Callable[[float], str]) -> str:
+    """Write an error and its interval."""
+    return f"{write(value)} [{write(limits[0])}, {write(limits[1])}]"

@@ -343,13 +343,75 @@ def test_without_a_command_the_call_in_python_is_shown(table_of, report_of):
     table = table_of(2, 100)
     assert report_of(table).command.startswith('clovecal.audit(y, p, domains=domains, task="binary"')
     assert report_of(table, command="clovecal audit a.csv").command == "clovecal audit a.csv"
+    weight = np.full(200, 2.5)
+    audit = cc.audit(**table, sample_weight=weight, weights="sampling", threshold=0.3, resamples=20)
+    called = summarize(audit).command
+    names = {"clovecal": cc, **table, "sample_weight": weight}
+    assert eval(called, names).to_dict(repairs=False).keys() == audit.to_dict(repairs=False).keys()
+    assert 'weights="sampling"' in called
+    assert "threshold=0.3" in called
+
+
+def test_advice_follows_from_all_rows_where_no_single_domain_can_tell(monkeypatch):
+    monkeypatch.setattr(repairs, "MOST_FOLDS", 2)
+    rng = np.random.default_rng(5)
+    p, d = rng.beta(1, 60, 9000), np.arange(9000) % 9
+    report = summarize(cc.audit(rng.uniform(size=9000) < p / 2, p, domains=d, resamples=200))
+    assert {one.finding for one in report.domains} == {"too few rows"}
+    assert report.overall.finding == "miscalibrated"
+    first = report.advice[0]
+    assert first.what == "Do not take predictions at face value"
+    means = f"it predicts {100 * p.mean():.1f}% on average and {100 * report.overall.observed:.2g}% happened"
+    assert first.why == f"Over all rows {means}, more than is tolerated; in which domains, their rows do not show."
+    assert any("ecalibrat" in one.what for one in report.advice)
+    assert not any(one.what.startswith("Nothing here asks for a repair") for one in report.advice)
+
+
+def test_what_is_tolerated_is_said_in_the_words_of_its_kind(table_of, report_of):
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=400)
+    regression = report_of({"y": f + rng.normal(size=400), "p": f, "domains": np.repeat(["A", "B"], 200)})
+    said = regression.explanations[1]
+    assert "Tolerated: a tenth of the domain's root-mean-square residual. p: of a calibration error up to that" in said
+    absolute = summarize(cc.audit(**table_of(2, 100), tolerance=0.02, resamples=50))
+    assert "Tolerated: an error of 0.02. p: of an ECE up to that, adjusted for 2 domains" in absolute.explanations[1]
+
+
+def test_a_regression_in_small_units_is_written_with_digits_enough():
+    rng = np.random.default_rng(0)
+    f, d = rng.normal(size=1500), np.repeat(["A", "B", "C"], 500)
+    y = f + rng.normal(size=1500) + 0.6 * (d == "B")
+    report = summarize(cc.audit(1e-4 * y, 1e-4 * f, domains=d, resamples=100))
+    digits = report.words.digits
+    first = report.domains[0]
+    assert _words.error(first.error.value, report.words) == f"{first.error.value:.{digits}f}"
+    assert first.error.value == pytest.approx(float(_words.error(first.error.value, report.words)), rel=0.05)
+    assert _words.share(first.observed, report.words).strip("−0.")
+    before = report.repair.repairs[0].mean_loss
+    assert before == pytest.approx(float(_words.number(before, report.words.loss_digits)), rel=0.01)
+    shown = float(dict(zip(report.measures, first.measures, strict=True))["Mean squared error"])
+    assert shown == pytest.approx(1e-8 * np.mean((y - f)[d == first.name] ** 2), rel=0.1)
+
+
+def test_errors_of_a_left_out_domain_name_whose_they_are(table_of, report_of):
+    table = table_of(4, 400)
+    table["domains"][:3] = "few rows"
+    report = report_of(table)
+    assert report.invariance.rejected
+    assert "in left-out domains that have rows enough to tell" in report.invariance.sentences[1]
+    assert "in left-out domains that" not in report_of(table_of(4, 400)).invariance.sentences[1]
+    before = report.repair.repairs[0]
+    said = _words.expectation(before, dataclasses.replace(before, change=None), _words.WORDS["binary"], 0.95)
+    assert f"The ECE stays at {before.mean_error:.3f} on average, and stays at {before.worst_error:.3f} in" in said
 
 
 def test_a_distance_that_is_lost_in_noise_is_not_given_as_zero():
-    words = SimpleNamespace(percent=True)
+    words = SimpleNamespace(percent=True, digits=3)
     assert _words.apart(SimpleNamespace(shift=0.0), words) == "too little to put a size to it"
     said = _words.apart(SimpleNamespace(shift=0.022), words)
     assert said == "2.2 percentage points apart (root mean square over rows)"
+    small = _words.apart(SimpleNamespace(shift=0.00013), words)  # a tenth of a rare outcome's share
+    assert small == "0.013 percentage points apart (root mean square over rows)"
 
 
 def test_a_change_that_is_written_as_nothing_does_not_help(table_of, report_of):
@@ -360,7 +422,9 @@ def test_a_change_that_is_written_as_nothing_does_not_help(table_of, report_of):
     study = dataclasses.replace(repair, repairs=(*others, same), helps="perhaps")
     (advice,) = [
         one
-        for one in _words.advise([_row("A", "miscalibrated")] * 2, None, study, _words.WORDS["binary"], 0.95)
+        for one in _words.advise(
+            [_row("A", "miscalibrated")] * 2, _row("all rows", "cannot tell"), None, study, _words.WORDS["binary"], 0.95
+        )
         if "ecalibrat" in one.what
     ]
     assert advice.what == "Recalibration is not shown to help in a new domain"

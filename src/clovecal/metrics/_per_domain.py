@@ -244,6 +244,21 @@ def estimator_of(rows: Rows, metric: Metric | str, **metric_options: Any) -> Dom
     return _known(metric).estimator(rows, metric_options)
 
 
+def check_options(metric: Metric | str, options: Mapping[str, Any]) -> None:
+    """Refuse a name that no metric has, and options that a registered metric does not have.
+
+    Parameters
+    ----------
+    metric
+        A metric, or its name.
+    options
+        To be passed to it.
+    """
+    known = _registered(metric)
+    if known is not None:
+        _with_defaults(known.metric, options)
+
+
 def _registered(metric: Metric | str) -> _Registered | None:
     """Return what is known of a metric; None of a callable that is not registered."""
     if isinstance(metric, str):

@@ -32,6 +32,8 @@ class Words:
         "binary", "multiclass" or "regression".
     digits
         Decimals of a calibration error: enough to compare it with what is tolerated.
+    loss_digits
+        Decimals of a loss, and of what recalibration changes in it.
     """
 
     error: str
@@ -45,6 +47,7 @@ class Words:
     percent: bool
     task: str
     digits: int = 3
+    loss_digits: int = 4
 
 
 @dataclass(frozen=True)

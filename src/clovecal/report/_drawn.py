@@ -136,7 +136,9 @@ def invariance_by_domain(
         left_out=len(shifts) - len(clearest),
     )
     sentence = invariance_in_words(test, ci=audit.ci, task=audit.task)
-    return replace(found, sentences=_words.explain_invariance(found, sentence, repair, words))
+    few = sum(_tiny(audit, name) for name in labels)
+    partly = 0 < few < len(labels)
+    return replace(found, sentences=_words.explain_invariance(found, sentence, repair, words, partly=partly))
 
 
 def _tiny(audit: Audit, name: Name) -> bool:

@@ -18,7 +18,7 @@ from clovecal.report import _words
 from clovecal.report._content import DomainRow, Estimate, Invariance, KeyFigure, RankedModel, Ranking, Report, Words
 from clovecal.report._drawn import drawn_domains, invariance_by_domain, reliability_diagram, score_histograms
 from clovecal.selection import Selection
-from clovecal.verdicts import CLEAR_P, finding_meanings
+from clovecal.verdicts import CLEAR_P, error_digits, finding_meanings, tolerated_in_words
 
 
 def summarize(
@@ -74,7 +74,8 @@ def summarize(
     'Miscalibrated in Sweden'
     """
     labels = _labels(tuple(audit.rows))
-    words = replace(_words.WORDS[audit.task], digits=_digits(audit))
+    digits, loss_digits = _digits(audit)
+    words = replace(_words.WORDS[audit.task], digits=digits, loss_digits=loss_digits)
     drawn = drawn_domains(audit)
     rows = {name: _domain_row(audit, name, labels[name]) for name in audit.by_evidence}
     overall = _domain_row(audit, None, _words.ALL_ROWS)
@@ -94,7 +95,7 @@ def summarize(
         verdict=audit.verdict,
         explanations=_explanations(audit, domains, overall, words),
         key_figures=_key_figures(audit, overall, domains, invariance, words),
-        advice=_words.advise(domains, invariance, repair, words, audit.ci),
+        advice=_words.advise(domains, overall, invariance, repair, words, audit.ci),
         words=words,
         measures=tuple(label for label, _ in _measures(audit).values()),
         ci=audit.ci,
@@ -131,11 +132,12 @@ def _measures(audit: Audit) -> dict[str, tuple[str, bool]]:
     return {name: head for name, head in _MEASURES.items() if name in audit.metrics}
 
 
-def _measured(value: float, *, share: bool) -> str:
+def _measured(metric: str, value: float, digits: int) -> str:
     """Write a metric; a dash where it is not defined, as the AUC of a domain without events."""
+    _, share = _MEASURES[metric]
     if np.isnan(value):
         return "–"
-    return _words.percent(value) if share else _words.number(value)
+    return _words.percent(value) if share else _words.number(value, 3 if metric == "auc" else digits)
 
 
 def _limits(limits: tuple[float, float] | None) -> tuple[float | None, float | None]:
@@ -171,18 +173,19 @@ def _domain_row(audit: Audit, name: Name | None, label: str) -> DomainRow:
         direction=found.direction,
         rows_needed=found.rows_needed,
         measures=tuple(
-            _measured(value(audit.metrics[metric]), share=share) for metric, (_, share) in _measures(audit).items()
+            _measured(metric, value(audit.metrics[metric]), _digits(audit)[1] - 1) for metric in _measures(audit)
         ),
     )
 
 
-def _digits(audit: Audit) -> int:
-    """Return the decimals that tell an error from what is tolerated."""
-    allowed = sorted(found.tolerance for found in audit.findings.values())
-    typical = allowed[len(allowed) // 2]
-    if audit.task == "regression" or not typical > 0:
-        return 3
-    return int(np.clip(np.ceil(-np.log10(typical)) + 1, 3, 6))
+def _digits(audit: Audit) -> tuple[int, int]:
+    """Return the decimals that tell an error from what is tolerated, and those of a loss."""
+    allowed = [found.tolerance for found in audit.findings.values()]
+    if audit.task != "regression":
+        digits = error_digits(allowed)
+        return digits, digits + 1
+    squared = audit.metrics["mse"].overall
+    return error_digits(allowed, most=12), max(4, error_digits([squared / 100], most=12))
 
 
 def _repairs(study: RepairStudy, tiny: Sequence[str]) -> RepairStudy:
@@ -211,12 +214,13 @@ def _explanations(audit: Audit, domains: Sequence[DomainRow], overall: DomainRow
     labels = {one.finding for one in (*domains, overall)}
     meanings = finding_meanings(labels, audit.tolerance, task=audit.task, ci=audit.ci, needed="beside it")
     flagged = domains[0].finding == MISCALIBRATED
-    adjusted = f", adjusted for {len(domains)} domains (Holm)" if len(domains) > 1 else ""
-    allowed = audit.tolerance.in_words(audit.task)
+    tolerated = tolerated_in_words(
+        audit.tolerance, audit.findings, audit.calibration, task=audit.task, error=words.error
+    )
     return (
         _words.explain_error(domains[0] if flagged or len(domains) == 1 else overall, words),
-        f"Intervals allow for what noise alone adds to the {words.error}, so the estimate lies near their upper end. "
-        f"Tolerated: the {words.error} that {allowed} makes. p: of an {words.error} up to that{adjusted}.",
+        f"Intervals allow for what noise alone adds to the {words.error}, so the estimate need not lie in their "
+        f"middle. {tolerated}",
         "What the findings mean. "
         + "; ".join(f"{label[0].upper()}{label[1:]}: {meaning}" for label, meaning in meanings.items())
         + ".",
@@ -324,7 +328,9 @@ def _reproduction(audit: Audit, source: str | None) -> tuple[tuple[str, str], ..
 
 def _call(audit: Audit) -> str:
     weights = ", sample_weight=sample_weight" if audit.table.weight is not None else ""
+    weights += f', weights="{audit.table.weights}"' if weights and audit.table.weights != "frequency" else ""
     absolute = audit.tolerance.absolute
     allowed = f"odds_ratio={audit.tolerance.odds_ratio:g}" if absolute is None else f"tolerance={absolute:g}"
     settings = f"bins={audit.bins}, ci={audit.ci:g}, {allowed}"
+    settings += f", threshold={audit.threshold:g}" if audit.threshold is not None else ""
     return f'clovecal.audit(y, p, domains=domains, task="{audit.task}"{weights}, {settings})'

@@ -9,7 +9,7 @@ from clovecal.expecting import MeanChange, Repair, RepairStudy
 from clovecal.findings import CANNOT_TELL, MISCALIBRATED, ON_AVERAGE, TOO_FEW, WITHIN
 from clovecal.report._content import Advice, DomainRow, Estimate, Invariance, Shift, Words
 from clovecal.text import listed as _listed
-from clovecal.verdicts import CLEAR_P, quantity
+from clovecal.verdicts import CLEAR_P, percentage_points, quantity
 
 WORDS: Mapping[str, Words] = MappingProxyType(
     {
@@ -55,6 +55,7 @@ ALL_ROWS = "all rows"
 _NAMED = 3
 _SMALLEST_P = 0.001  # that is written as a number
 _LONGEST = 60  # characters of domain names in the headline
+_ABLE = "that have rows enough to tell"
 
 
 def listed(items: Sequence[str], most: int = _NAMED) -> str:
@@ -82,7 +83,7 @@ def number(value: float, digits: int = 3) -> str:
 
 def share(value: float, words: Words) -> str:
     """Write an outcome or a score: in percent where it is a share."""
-    return quantity(value, words.task) if words.percent else number(value)
+    return quantity(value, words.task) if words.percent else number(value, words.digits)
 
 
 def percent(value: float) -> str:
@@ -114,13 +115,13 @@ def p_value(value: float) -> str:
 def difference(value: float, words: Words) -> str:
     """Write a difference of two outcomes: in percentage points where they are shares."""
     if not words.percent:
-        return f"{number(value)} units of y"
-    return f"{number(100 * value, 1 if abs(value) >= 0.01 else 2)} percentage points"
+        return f"{number(value, words.digits)} units of y"
+    return f"{percentage_points(value)} percentage points"
 
 
 def apart(test: Invariance, words: Words) -> str:
     """Say how far a score's meanings are apart; the estimate has its noise taken off, which may leave nothing."""
-    if test.shift < 5e-4:
+    if not test.shift > 0:
         return "too little to put a size to it"
     return f"{difference(test.shift, words)} apart (root mean square over rows)"
 
@@ -199,8 +200,9 @@ def explain_error(one: DomainRow, words: Words) -> str:
     size = difference(value, words)
     between = ""
     if low is not None and high is not None:
-        form = (lambda end: number(100 * end, 1 if value >= 0.01 else 2)) if words.percent else number
-        between = f" (interval {form(low)} to {form(high)})"
+        ends = [100 * end for end in (low, high)] if words.percent else [low, high]
+        digits = words.digits - 2 if words.percent else words.digits
+        between = f" (interval {number(ends[0], digits)} to {number(ends[1], digits)})"
     means = {"predicted": share(one.predicted, words), "observed": share(one.observed, words)}
     direction = f" Here {words.mismatch.format(**means)}." if one.direction else ""
     article = "A" if words.error.startswith("cal") else "An"
@@ -211,7 +213,9 @@ def explain_error(one: DomainRow, words: Words) -> str:
     )
 
 
-def explain_invariance(test: Invariance, sentence: str, repair: RepairStudy | None, words: Words) -> tuple[str, ...]:
+def explain_invariance(
+    test: Invariance, sentence: str, repair: RepairStudy | None, words: Words, *, partly: bool = False
+) -> tuple[str, ...]:
     """Say what the invariance test found, and what one recalibration for all does to the error.
 
     Parameters
@@ -224,10 +228,12 @@ def explain_invariance(test: Invariance, sentence: str, repair: RepairStudy | No
         What recalibration does in left-out domains, if that is known.
     words
         What things are called.
+    partly
+        Whether the study's errors are those of the domains that do not have too few rows.
     """
     sentences = [sentence]
     if test.rejected:
-        figures = f" {pooled_map(repair, words)}" if repair is not None else ""
+        figures = f" {pooled_map(repair, words, partly=partly)}" if repair is not None else ""
         sentences.append(
             "One recalibration for all domains cannot remove such a difference, only the error that they share."
             f"{figures}"
@@ -242,18 +248,23 @@ def explain_invariance(test: Invariance, sentence: str, repair: RepairStudy | No
     return tuple(sentences)
 
 
-def pooled_map(repair: RepairStudy, words: Words) -> str:
-    """Say how much of the error in left-out domains one recalibration for all takes away."""
+def pooled_map(repair: RepairStudy, words: Words, *, partly: bool = False) -> str:
+    """Say how much of the error in left-out domains one recalibration for all takes away.
+
+    ``partly``: the errors are those of the domains that do not have too few rows.
+    """
     before, after = repair.repairs[0], repair.of(repair.recommended)
+    able = f" {_ABLE}" if partly else ""
     first, then = error(before.mean_error, words), error(after.mean_error, words)
-    course = f"leaves the {words.error} in left-out domains at {first}"
+    course = f"leaves the {words.error} in left-out domains{able} at {first}"
     if first != then:
-        course = f"takes the {words.error} in left-out domains from {first} to {then}"
+        course = f"takes the {words.error} in left-out domains{able} from {first} to {then}"
     return f"The {after.method} method, fitted on the other domains, {course} on average."
 
 
 def advise(
     domains: Sequence[DomainRow],
+    overall: DomainRow,
     invariance: Invariance | None,
     repair: RepairStudy | None,
     words: Words,
@@ -264,8 +275,11 @@ def advise(
     off = _with(domains, MISCALIBRATED)
     if off:
         advice.append(_caution(off, words))
+    elif overall.finding == MISCALIBRATED:
+        advice.append(_caution_everywhere(overall, words))
     rejected = invariance is not None and invariance.rejected
-    if repair is not None and (off or rejected or repair.helps == "yes"):
+    asked = bool(off) or rejected or overall.finding == MISCALIBRATED or (repair is not None and repair.helps == "yes")
+    if repair is not None and asked:
         partly = 0 < len(_with(domains, TOO_FEW)) < len(domains)
         advice.append(_recalibrate(repair, words, ci, partly=partly))
     if invariance is not None and rejected:
@@ -282,7 +296,7 @@ def advise(
                 "product lines apart, and this page compares them.",
             )
         )
-    if not off and not rejected:
+    if not asked:
         advice.append(_keep(domains))
     return tuple(advice)
 
@@ -301,9 +315,22 @@ def _caution(off: Sequence[DomainRow], words: Words) -> Advice:
     return Advice(f"Do not take predictions at face value in {where}", f"{examples[0].upper()}{examples[1:]}.")
 
 
+def _caution_everywhere(overall: DomainRow, words: Words) -> Advice:
+    """Warn of an error that only all rows together show."""
+    between = limits(overall.error, words)
+    said = f"the {words.error} is {error(overall.error.value, words)}{f' ({between})' if between else ''}"
+    if overall.direction is not None:
+        means = {"predicted": share(overall.predicted, words), "observed": share(overall.observed, words)}
+        said = words.mismatch.format(**means)
+    return Advice(
+        "Do not take predictions at face value",
+        f"Over all rows {said}, more than is tolerated; in which domains, their rows do not show.",
+    )
+
+
 def _recalibrate(repair: RepairStudy, words: Words, ci: float, *, partly: bool) -> Advice:
     before, after = repair.repairs[0], repair.of(repair.recommended)
-    nothing = number(before.mean_loss, 4) == number(after.mean_loss, 4)
+    nothing = number(before.mean_loss, words.loss_digits) == number(after.mean_loss, words.loss_digits)
     what = {
         "yes": f"Recalibrate with the {after.method} method",
         "perhaps": f"Recalibrating with the {after.method} method may help; the domains do not agree",
@@ -318,23 +345,29 @@ def expectation(before: Repair, after: Repair, words: Words, ci: float, *, partl
     ``partly``: the errors are those of the domains that do not have too few rows.
     """
     change = after.change or MeanChange(0.0, None, None)
-    losses = number(before.mean_loss, 4), number(after.mean_loss, 4)
+    digits = words.loss_digits
+    losses = number(before.mean_loss, digits), number(after.mean_loss, digits)
     if losses[0] == losses[1]:
         course = f"stays at {losses[0]}"
     else:
         course = f"{'falls' if change.value < 0 else 'rises'} from {losses[0]} to {losses[1]}"
     changes = [one.change for one in after.by_domain]
     domains = len(after.by_domain)
-    spread = f"{number(min(changes), 4)} to {number(max(changes), 4)} by domain"
-    between = interval(change.low, change.high, 4)
+    spread = f"{number(min(changes), digits)} to {number(max(changes), digits)} by domain"
+    between = interval(change.low, change.high, digits)
     over_domains = f"; {ci:.0%} interval of the mean change {between}" if between else ""
     return (
         f"In domains left out of the fit, the {words.loss} {course} on average "
         f"(change {spread}{over_domains}), and is lower in {after.better_in} of "
-        f"{domains}. The {words.error} goes from {error(before.mean_error, words)} to "
-        f"{error(after.mean_error, words)} on average{' of those that have rows enough to tell' if partly else ''}, "
-        f"and from {error(before.worst_error, words)} to {error(after.worst_error, words)} in the worst domain."
+        f"{domains}. The {words.error} {_course(before.mean_error, after.mean_error, words)} on average"
+        f"{f' of those {_ABLE}' if partly else ''}, and {_course(before.worst_error, after.worst_error, words)} in the "
+        "worst domain."
     )
+
+
+def _course(first: float, then: float, words: Words) -> str:
+    before, after = error(first, words), error(then, words)
+    return f"stays at {after}" if before == after else f"goes from {before} to {after}"
 
 
 def _not_invariant(test: Invariance, words: Words) -> Advice:
