@@ -334,3 +334,12 @@ def test_what_has_an_ideal_is_no_criterion(refusal):
 @pytest.mark.parametrize("name", CLINICAL)
 def test_several_classes_are_refused(refusal, name):
     assert "3 columns" in refusal(getattr(cc, name), [0, 1, 2], np.eye(3))
+
+
+@pytest.mark.parametrize(("rows", "domains"), [(400, 2), (10_000, 1)])
+def test_a_slope_that_no_domain_has_leaves_an_audit_without_one(rows, domains):
+    y, p = np.arange(rows) % 10 < 3, np.full(rows, 0.3)  # one score for all: no line has a slope
+    result = cc.audit(y, p, domains=np.arange(rows) * domains // rows, resamples=50)
+    slope = result.metrics["calibration_slope"]
+    assert np.isnan([*slope.by_domain.values(), slope.worst]).all()
+    assert not np.isfinite(slope.worst_interval).any()

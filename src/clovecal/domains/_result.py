@@ -263,11 +263,15 @@ def domain_result(
 def _hull_of_the_worst(limits: FloatArray, ideal: float, scale: str | None) -> Interval:
     """Return an interval that holds the value farthest from the ideal, whenever all domains' intervals hold theirs.
 
-    The domain it belongs to is one whose interval reaches at least as far out as every interval surely does.
+    The domain it belongs to is one whose interval reaches at least as far out as every interval surely does. NaN where
+    no domain has a value.
     """
     far = np.array([[departure(limit, ideal, scale) for limit in pair] for pair in limits.tolist()])
     surely = np.where((limits[:, 0] <= ideal) & (ideal <= limits[:, 1]), 0.0, far.min(axis=1))
-    possible = limits[far.max(axis=1) >= np.nanmax(surely)]
+    farthest = float(np.fmax.reduce(surely))
+    if math.isnan(farthest):
+        return math.nan, math.nan
+    possible = limits[far.max(axis=1) >= farthest]
     return float(possible[:, 0].min()), float(possible[:, 1].max())
 
 
