@@ -19,7 +19,6 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -28,13 +27,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from clovecal import ece
+from clovecal.datasets import load_dataset
 from clovecal.findings import LABELS, Tolerance, at_odds, find
 from clovecal.metrics import on_rows
 from clovecal.rows import Rows
 from clovecal.text import markdown
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from shared import OwnStudy, data_file
+from shared import OwnStudy
 
 Array = NDArray[np.float64]
 
@@ -62,10 +62,8 @@ def configs(*names: str) -> Iterator[Config]:
 @cache
 def table(name: str) -> tuple[Array, NDArray[np.int64], NDArray[Any]]:
     """Return the features, labels and domains of a table."""
-    columns = parquet.read_table(data_file(f"multi_domain/{name}.parquet"))
-    features = [column for column in columns.column_names if column not in ("y", "domain")]
-    X = np.column_stack([columns[column].to_numpy() for column in features]).astype(np.float64)
-    return X, columns["y"].to_numpy().astype(np.int64), columns["domain"].to_numpy().astype(str)
+    data = load_dataset(name)
+    return data.X.astype(np.float64), data.y.astype(np.int64), data.domains
 
 
 def predict(config: Config, X: Array, y: NDArray[np.int64], domains: NDArray[Any]) -> Array:

@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
-from clovecal import records
+from clovecal import HierarchicalCalibrator, NaiveIsotonic, records
+from clovecal.datasets import DomainDataset
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 NAMES = sorted({path.parent.name for path in FOLDER.glob("*/*.py") if not path.name.startswith("_")})
@@ -39,7 +42,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
         return module
 
     yield script
-    for name in {"shared", "_classifiers", "_shown"} - before:
+    for name in {"shared", "_classifiers", "_shown", "_findings", "_scenarios", "_venn_abers"} - before:
         sys.modules.pop(name, None)
 
 
@@ -306,3 +309,133 @@ def test_objectives_share_no_digit_between_parts(load: Any) -> None:
     assert [len(one.y) for one in parts.values()] == [400, 200, 400]
     assert len(set.union(*greys)) == sum(map(len, greys)) == 1000
     assert parts["train"].domain.tolist() == [0] * 200 + [1] * 200
+
+
+# ---------------------------------------------------------------------------------------------------------- new-domain
+
+
+@pytest.fixture
+def new_domain(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return the study on a table of five domains of 160 rows, with what is trained kept in a folder of its own."""
+    script = load("new-domain")
+    scenarios = sys.modules["_scenarios"]
+    rng = np.random.default_rng(0)
+    domains = np.repeat([f"hospital {i}" for i in range(5)], 160)
+    X = rng.normal(size=(len(domains), 2)).astype(np.float32)
+    chance = 1 / (1 + np.exp(-X[:, 0] - np.repeat(rng.normal(size=5), 160)))
+    y = (rng.uniform(size=len(domains)) < chance).astype(np.int8)
+    tiny = DomainDataset(X=X, y=y, domains=domains, feature_names=("a", "b"), name="union", description="Tiny.")
+    monkeypatch.setattr(scenarios, "FOLDER", tmp_path / "predictions")
+    monkeypatch.setattr(scenarios, "load_dataset", lambda name: tiny)
+    return script
+
+
+def test_a_left_out_domain_is_in_nothing_that_is_fitted(
+    new_domain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenarios = sys.modules["_scenarios"]
+    assert scenarios.held_out_domains("union") == [f"hospital {i}" for i in range(5)]
+    found = scenarios.scenario("union", "logistic", 0, "hospital 3")
+    _, y, domains = scenarios.rows_of("union")
+    assert "hospital 3" not in found.domains
+    # every row of the new domain is labelled or judged, half of the others' train the model
+    assert found.labelled == [0, 20, 50]
+    assert (len(found.new_y), len(found.test_y)) == (80, 80)
+    assert found.new_y.sum() + found.test_y.sum() == y[domains == "hospital 3"].sum()
+    assert 250 < len(found.y) < 390
+    # neither the model nor a calibrator would be another with other labels in the new domain
+    tiny = scenarios.load_dataset("union")
+    flipped = replace(tiny, y=np.where(domains == "hospital 3", 1 - tiny.y, tiny.y))
+    monkeypatch.setattr(scenarios, "load_dataset", lambda name: flipped)
+    monkeypatch.setattr(scenarios, "FOLDER", tmp_path / "flipped")
+    scenarios.rows_of.cache_clear()
+    scenarios._drawn.cache_clear()
+    again = scenarios.scenario("union", "logistic", 0, "hospital 3")
+    assert np.array_equal(again.test_scores, found.test_scores)
+    assert np.array_equal(again.y, found.y)
+    assert np.array_equal(again.test_y, 1 - found.test_y)
+
+
+def test_every_part_of_the_new_domain_is_judged_on_the_same_rows(new_domain: ModuleType, tmp_path: Path) -> None:
+    outcomes = {}
+    for part in ("repairs", "labels", "auto", "hierarchical", "expected"):
+        config = new_domain.Config("union", "logistic", 0, "hospital 3", part)
+        outcomes[part] = outcome_of(new_domain, config, tmp_path / part)
+    assert len({json.dumps(one["rows"]) for part, one in outcomes.items() if part != "expected"}) == 1
+    s = sys.modules["_scenarios"].scenario("union", "logistic", 0, "hospital 3")
+    scores = {name: found for one in outcomes.values() for name, found in one.get("scores", {}).items()}
+    assert scores["as is"]["brier"] == pytest.approx([np.mean((s.test_scores - s.test_y) ** 2)], abs=1e-6)
+    assert scores["naive"]["brier"] == pytest.approx(
+        [np.mean((NaiveIsotonic().fit(s.scores, s.y).predict(s.test_scores) - s.test_y) ** 2)], abs=1e-6
+    )
+    # without labels: auto followed by nothing, the hierarchical average
+    assert scores["auto, then Platt"]["brier"][0] == scores["auto"]["brier"][0]
+    average = HierarchicalCalibrator().fit(s.scores, s.y, domains=s.domains).predict(s.test_scores)
+    assert scores["hierarchical on none"]["brier"][0] == pytest.approx(np.mean((average - s.test_y) ** 2), abs=1e-6)
+    assert {len(scores[name]["brier"]) for name in ("auto, then Platt", "Platt on the rows")} == {3}
+    expected = outcomes["expected"]["intervals"]["none"]
+    assert list(expected) == ["2", "3", "all"]
+    assert [row["m"] for row in expected["all"]] == [0, 20, 50]
+    lower, upper, seen = expected["all"][0]["rate"]
+    assert seen == pytest.approx(s.test_y.mean(), abs=1e-6)
+    assert 0 <= lower < upper <= 1
+    found = records.read(tmp_path / "repairs" / "results.jsonl") + records.read(tmp_path / "auto" / "results.jsonl")
+    assert "| auto |" in new_domain.STUDY.tables(found)
+
+
+def test_known_domains_are_split_into_rows_to_fit_and_to_judge(new_domain: ModuleType, tmp_path: Path) -> None:
+    found = outcome_of(new_domain, new_domain.Config("union", "logistic", 0, "", "known"), tmp_path)
+    assert list(found["rows"]) == [f"hospital {i}" for i in range(5)]
+    assert 150 < sum(found["rows"].values()) < 250  # a quarter of 800
+    # intercepts differ by about 1: maps of each domain's own are far ahead of one for all
+    own, shared = (np.mean(found["scores"][name]["brier"]) for name in ("hierarchical on none", "naive"))
+    assert own < shared - 0.005
+
+
+def test_venn_abers_is_two_isotonic_regressions_of_one_more_row(load: Any) -> None:
+    load("new-domain")
+    venn_abers = sys.modules["_venn_abers"].venn_abers
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(size=60).round(2)
+    y = (rng.uniform(size=60) < scores).astype(np.int64)
+    expected = []
+    for score in scores[:8]:
+        p0, p1 = (IsotonicRegression().fit([*scores, score], [*y, label]).predict([score])[0] for label in (0, 1))
+        expected.append(p1 / (1 - p0 + p1))
+    assert venn_abers(scores, y, scores[:8]) == pytest.approx(expected)
+
+
+def test_logistic_maps_of_a_few_rows(load: Any) -> None:
+    script = load("new-domain")
+    # one row with label 1 and logit 0: a = 1 − σ(a) at a = .4010582, and nothing is learned of the slope
+    shrunk = script.shrunk_platt(np.array([0.0]), np.array([1]))
+    assert shrunk(np.array([0.0, 2.0])) == pytest.approx(1 / (1 + np.exp([-0.4010582, -2.4010582])), abs=1e-6)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=40)
+    y = (rng.uniform(size=40) < 0.3).astype(np.int64)
+    # Platt's targets are each row once with label 1 and once with label 0, weighted
+    target = np.where(y == 1, (y.sum() + 1) / (y.sum() + 2), 1 / (40 - y.sum() + 2))
+    oracle = LogisticRegression(C=1e8, tol=1e-10).fit(
+        np.tile(x, 2)[:, None], np.repeat([1, 0], 40), sample_weight=np.concatenate([target, 1 - target])
+    )
+    assert script.platt_on_rows(x, y)(x) == pytest.approx(oracle.predict_proba(x[:, None])[:, 1], abs=1e-4)
+
+
+def test_intervals_over_tables_and_coverage_by_hand(load: Any) -> None:
+    load("new-domain")
+    findings = sys.modules["_findings"]
+    values = {("pisa", "logistic", "AUS"): 1.0, ("pisa", "logistic", "AUT"): 2.0, ("pisa", "boosting", "AUS"): 4.0}
+    values |= {("viet", "logistic", "0"): 0.0}
+    # pisa: the mean of its models' means, (1.5 + 4)/2; then the mean of tables, (2.75 + 0)/2
+    assert findings.by_table(values).tolist() == [2.75, 0.0]
+    mean, lower, upper = findings.over_tables(values)
+    assert (mean, lower, upper) == (1.375, 0.0, 2.75)  # two tables: a quarter of the draws is either one alone
+    assert findings.by_table(values, max).tolist() == [3.0, 0.0]
+    # Student's with 2 domains: 12.706 standard errors of .5
+    assert findings.over_domains([0.0, 1.0]) == pytest.approx((0.5, 0.5 - 6.353, 0.5 + 6.353), abs=1e-3)
+    config = {"table": "pisa", "model": "logistic", "draw": 0, "held_out": "AUS", "part": "expected"}
+    row = {"m": 0, "rate": [0.1, 0.3, 0.2], "ece": [0.0, 0.1, 0.2], "brier": [0.1, 0.2, 0.2]}
+    table = findings.expected_table([{"config": config, "intervals": {"none": {"all": [row]}}}])
+    assert table.splitlines()[-1] == (
+        "| none | all | 0 | 1 | 1.00 [1.00, 1.00]; .200 | .00 [.00, .00]; .100 | 1.00 [1.00, 1.00]; .100 |"
+    )
