@@ -153,9 +153,10 @@ def test_a_calibrator_goes_from_the_command_to_a_file_to_a_table_and_to_onnx(run
     path, output = tmp_path / "cal.json", tmp_path / "out.csv"
     code, out, err = run("calibrate", table, "-o", path, "--domain", "hospital", "--method", "logistic")
     assert code == 0, err
-    assert out == f"logistic calibrator fitted on 300 rows of 3 domains.\nCalibrator: {path}\n"
+    assert out.startswith("logistic calibrator fitted on 300 rows of 3 domains.\n")
+    assert out.endswith(f"Calibrator: {path}\n")
     calibrator = cc.load_calibrator(path)
-    assert type(calibrator) is Logistic
+    assert type(calibrator.base_) is Logistic
     assert calibrator.predict(p) == pytest.approx(expected, abs=1e-9)
 
     code, _, err = run("apply", path, table, "-o", output)

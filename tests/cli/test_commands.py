@@ -20,6 +20,7 @@ from clovecal.selection import CRITERIA
 COMMANDS = [
     "audit",
     "calibrate",
+    "adapt",
     "apply",
     "compare",
     "select",
@@ -233,7 +234,7 @@ def test_the_robust_fits_options_are_passed_on(run, file, rows, tmp_path):
     expected = fitted(rows, cc.RobustIsotonic("regret", shrinkage=0.5))
     assert f"Mean regret of the worst-off 50% of the rows: {expected.certificate_.worst:.5f}, optimal" in out
     saved = cc.load_calibrator(tmp_path / "cal.json")
-    assert saved.get_params() == expected.get_params()
+    assert saved.base.get_params() == expected.get_params()
     np.testing.assert_allclose(saved.predict(rows["p"]), expected.predict(rows["p"]), atol=1e-12)
 
 
@@ -256,7 +257,7 @@ def test_domains_of_a_pooled_fit_may_weigh_the_same(run, file, tmp_path):
     for method in ("naive", "platt", "temperature", "beta"):
         out = tmp_path / f"{method}.json"
         assert run("calibrate", file, "-o", str(out), "--method", method, "--balance", "domains")[0] == 0
-        assert cc.load_calibrator(out).balance == "domains"
+        assert cc.load_calibrator(out).base_.balance == "domains"
     code, _, err = run("calibrate", file, "-o", str(tmp_path / "no.json"), "--method", "robust", "--balance", "rows")
     assert code == 2
     assert "--balance only applies to --method naive or --method platt or" in " ".join(err.split())

@@ -16,6 +16,7 @@ from clovecal.errors import InputError
 _COMMANDS = {
     "audit": "Tell whether the model is equally right in every domain.",
     "calibrate": "Fit a calibrator on validation predictions.",
+    "adapt": "Adapt a calibrator to a new domain with a few labelled rows.",
     "apply": "Apply a calibrator to a file of predictions.",
     "compare": "Compare a held-out file before and after calibration.",
     "select": "Choose the model that will hold up elsewhere.",

@@ -24,6 +24,7 @@ from clovecal.errors import InputError
 
 if TYPE_CHECKING:
     from clovecal.calibrators import Calibrator, RegisteredCalibrator
+    from clovecal.tables import PredictionTable
 
 
 @click.command("calibrate")
@@ -69,7 +70,8 @@ def command(
 ) -> None:
     """Fit a calibrator on validation predictions.
 
-    FILE must hold rows that the model was not trained on. The result is used with `clovecal apply`.
+    FILE must hold rows that the model was not trained on. The result is used with `clovecal apply`,
+    and can be adapted to a new domain with `clovecal adapt`.
 
     \b
     Example:
@@ -77,19 +79,22 @@ def command(
     """
     check_writable(output, overwrite=force)
     reject_input_as_output(output, file)
-    calibrator = _made(method, {"objective": objective, "shrinkage": shrinkage, "balance": balance})
+    chosen = _made(method, {"objective": objective, "shrinkage": shrinkage, "balance": balance})
     table = load(file, columns)
     with naming(table), progress("Fitting"):
-        calibrator.fit_table(table)
-    calibrator.save(output, overwrite=force)
+        fitted = _able_to_adapt(chosen, table).fit_table(table)
+    fitted.save(output, overwrite=force)
+    calibrator = _of_the_method(fitted)
     if as_json:
         print_json({"calibrator": str(output), "method": method, **_details(calibrator)})
         return
     domains = len(table.domains.names)
     click.echo(f"{method} calibrator fitted on {table.n_rows:,} rows of {domains} domain{'s' * (domains != 1)}.")
-    fitted_on = calibrator.fitted_on_
+    fitted_on = fitted.fitted_on_
     regression = fitted_on is not None and fitted_on.task == "regression"
     _describe(calibrator, "Squared error" if regression else "Brier score")
+    if fitted is not calibrator:
+        click.echo(f"It can be adapted to a new domain with a few labels there: clovecal adapt {output} …")
     click.echo(f"Calibrator: {output}")
 
 
@@ -107,6 +112,25 @@ def _made(method: str, options: Mapping[str, Any]) -> Calibrator:
             methods = " or ".join(f"--method {one}" for one, entry in _registry().items() if name in entry.options)
             raise InputError(f"--{name}", f"only applies to {methods}", "choose that, or drop the option")
     return _registry()[method].make(**given)
+
+
+def _able_to_adapt(method: Calibrator, table: PredictionTable) -> Calibrator:
+    """Return what also learns how domains differ, and predicts as the method does where no domain is known."""
+    from clovecal.calibrators import HierarchicalCalibrator, ScoredRows
+
+    task = ScoredRows.of(table.p, table.y).task
+    if isinstance(method, HierarchicalCalibrator) or task not in HierarchicalCalibrator.tasks:
+        return method
+    return HierarchicalCalibrator(method, new_domain="base")
+
+
+def _of_the_method(fitted: Calibrator) -> Calibrator:
+    """Return the method's own fitted calibrator."""
+    from clovecal.calibrators import HierarchicalCalibrator
+
+    if isinstance(fitted, HierarchicalCalibrator) and fitted.new_domain == "base" and fitted.base_ is not None:
+        return fitted.base_
+    return fitted
 
 
 def _describe(calibrator: Calibrator, loss: str) -> None:

@@ -1,0 +1,164 @@
+"""``clovecal adapt``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clovecal.cli._calibrator import columns_of_fit
+from clovecal.cli._console import (
+    check_writable,
+    json_option,
+    load,
+    naming,
+    output_option,
+    print_json,
+    reject_input_as_output,
+    table_options,
+)
+from clovecal.cli._registered import import_option
+from clovecal.errors import InputError
+from clovecal.progress import on_terminal
+from clovecal.verdicts import quantity
+
+if TYPE_CHECKING:
+    from clovecal.calibrators import AdaptedCalibrator, Calibrator, Expectation, HierarchicalCalibrator
+    from clovecal.expecting import Adaptation
+    from clovecal.tables import PredictionTable
+
+_FEW_DOMAINS = 3
+_NEW = "the new domain"
+
+
+@click.command("adapt")
+@click.argument("calibrator", type=click.Path(path_type=Path))
+@click.argument("file")
+@output_option("the adapted calibrator (JSON)")
+@click.option(
+    "--rows-without-labels",
+    type=click.Path(path_type=Path),
+    help="A file of the new domain's other rows; what to expect is then said of rows like these.",
+)
+@table_options
+@import_option
+@json_option
+def command(
+    calibrator: Path,
+    file: str,
+    output: Path,
+    force: bool,
+    rows_without_labels: Path | None,
+    as_json: bool,
+    **columns: Any,
+) -> None:
+    """Adapt a calibrator to a new domain with a few labelled rows of it.
+
+    CALIBRATOR comes from `clovecal calibrate` on known domains, or from an earlier `adapt` to the same domain; FILE has
+    the new domain's labelled rows, and needs no column of domains. The result is used with `clovecal apply`.
+
+    \b
+    Example:
+        clovecal adapt cal.json new-hospital.csv -o new-hospital.json
+    """
+    from clovecal import load_calibrator
+    from clovecal.expecting import what_labels_changed
+    from clovecal.tables import open_table, read_scores
+
+    check_writable(output, overwrite=force)
+    reject_input_as_output(output, calibrator, file, *([] if rows_without_labels is None else [rows_without_labels]))
+    known = _able_to_adapt(load_calibrator(calibrator), calibrator)
+    fitted_scores = columns_of_fit(known)
+    table = load(file, {**columns, "fitted_scores": fitted_scores, "one_domain": _NEW})
+    if len(table.domains.names) > 1:
+        some = ", ".join(map(repr, table.domains.names[:3]))
+        raise InputError(
+            file, f"has {len(table.domains.names)} domains ({some}, …)", "adapt to one at a time, with its rows alone"
+        )
+    with naming(table):
+        adapted = known.adapt(table.p, table.y, sample_weight=table.sample_weight)
+    scores = table.p
+    if rows_without_labels is not None:
+        others = open_table(rows_without_labels)
+        scores, _ = read_scores(others, scores=columns["scores"], fitted_scores=fitted_scores)
+    with on_terminal() as progress:
+        found = what_labels_changed(known, adapted, scores, progress=progress)
+    adapted.save(output, overwrite=force)
+    if as_json:
+        from clovecal.text import as_json_values
+
+        print_json({"calibrator": str(output), **as_json_values(found)})
+        return
+    _describe(found, known, adapted, table)
+    click.echo(f"Calibrator: {output}")
+
+
+def _able_to_adapt(loaded: Calibrator, path: Path) -> HierarchicalCalibrator | AdaptedCalibrator:
+    from clovecal.calibrators import AdaptedCalibrator, HierarchicalCalibrator
+
+    if not isinstance(loaded, (HierarchicalCalibrator, AdaptedCalibrator)):
+        raise InputError(
+            f"{path}",
+            "does not know how domains differ",
+            "make it again with clovecal calibrate, from rows of several domains",
+        )
+    return loaded
+
+
+def _describe(
+    found: Adaptation,
+    known: HierarchicalCalibrator | AdaptedCalibrator,
+    adapted: AdaptedCalibrator,
+    table: PredictionTable,
+) -> None:
+    from clovecal.calibrators import HierarchicalCalibrator
+
+    task = "binary" if known.fitted_on_ is None else known.fitted_on_.task
+    rows = float(len(table.y) if table.sample_weight is None else table.sample_weight.sum())
+    counted = f"{rows:,.0f} labelled row{'s' * (rows != 1)}"
+    if task == "binary":
+        events = float(table.y.sum() if table.sample_weight is None else table.sample_weight @ table.y)
+        counted += f", {events:,.0f} of them with the event"
+    click.echo(f"Adapted with {counted}.")
+    if found.labels != rows:
+        click.echo(f"With those of earlier it has seen {found.labels:,.0f}.")
+    if isinstance(known, HierarchicalCalibrator) and len(known.effects_) < _FEW_DOMAINS:
+        domains = f"{len(known.effects_)} domain{'s' * (len(known.effects_) != 1)}"
+        click.echo(
+            f"It was fitted on {domains}, which show little or nothing of how domains differ: what is said of this one "
+            "before its labels, and much of what is said after a few, is an assumption."
+        )
+    click.echo("")
+    click.echo(f"{'score' if found.changes[0].score is not None else 'class':>10}  {'before':>9}  {'adapted':>9}")
+    for change in found.changes:
+        at = f"{change.score:.4g}" if change.score is not None else str(change.class_number)
+        click.echo(f"{at:>10}  {quantity(change.before, task):>9}  {quantity(change.after, task):>9}")
+    click.echo("")
+    click.echo(f"Expected before these labels: {_in_words(found.expected_before, task)}.")
+    click.echo(f"Expected now: {_in_words(found.expected_after, task)}.")
+    doubt = adapted.doubt_of_slope()
+    if doubt is not None:
+        click.echo(doubt)
+    loss = "squared error" if task == "regression" else "Brier score"
+    worth = found.worth
+    if not found.more:
+        return
+    if worth is None:
+        click.echo(f"Up to {found.more[-1].labels} more labels are not expected to lower its {loss}.")
+        return
+    last = found.more[-1]
+    said = f"{worth.labels} more labels are expected to lower its {loss} by about {-worth.change.value:.2g}"
+    if last.labels > worth.labels:
+        said += f", {last.labels} more by about {-last.change.value:.2g}"
+    click.echo(f"{said} (simulated from what is believed of this domain).")
+
+
+def _in_words(expected: Expectation, task: str) -> str:
+    """Say what to expect; each figure with its interval."""
+    rate, error, brier = expected.observed_rate, expected.calibration_error, expected.brier
+    return (
+        f"{quantity(rate.low, task)} to {quantity(rate.high, task)} with the event, an ECE of the calibrated "
+        f"predictions of {error.low:.3f} to {error.high:.3f} and a Brier score of {brier.low:.3f} to {brier.high:.3f} "
+        f"({expected.ci:.0%} intervals)"
+    )
