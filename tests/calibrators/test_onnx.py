@@ -185,3 +185,18 @@ def test_without_onnx_the_extra_is_named(monkeypatch):
     with pytest.raises(cc.InputError) as caught:
         cal.to_onnx()
     assert str(caught.value) == "to_onnx needs the package onnx; install it with pip install 'clovecal[onnx]'."
+
+
+@pytest.mark.parametrize("base", [None, cc.NaiveIsotonic()], ids=str)
+@pytest.mark.parametrize("probabilities", [True, False])
+def test_the_average_over_domains_and_an_adapted_map(base, probabilities):
+    rng = np.random.default_rng(0)
+    p = rng.random(900)
+    y = (rng.random(900) < p).astype(int)
+    scores = p if probabilities else 3 * p - 1
+    h = cc.HierarchicalCalibrator(base).fit(scores, y, domains=np.arange(900) % 3)
+    wide = np.concatenate([scores, [scores.min() - 5, scores.max() + 5], [0.0, 1.0]])
+    for calibrator in (h, h.adapt(scores[:40], y[:40]), cc.HierarchicalCalibrator(base, new_domain="base")):
+        if not hasattr(calibrator, "n_features_in_"):
+            calibrator.fit(scores, y, domains=np.arange(900) % 3)
+        assert_agrees(calibrator, wide)

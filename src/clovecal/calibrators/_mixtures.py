@@ -22,6 +22,7 @@ from clovecal.errors import InputError
 WIDER = 4.0  # times the variance that a fifth of the domains have beyond what the normal says …
 SHARE_WIDER = 0.2  # … which real tables need: a new domain exceeds the worst known one in a tenth of cases
 _LEAST = 1e-4  # components of less weight are left out
+_SMALL = -3  # scales s² below 2^−2.5 are told apart no further
 # Sigmoid as a mixture of normal distribution functions, wrong by at most 2.2e-9 (Monahan & Stefanski 1992).
 _STEEPNESS = np.array(
     [
@@ -200,15 +201,15 @@ def new_domain_prior(fit: MixedFit, *, unit: Sequence[float] = UNIT) -> NormalMi
     if k == 1:
         covariance = np.diag(np.square(size))
     largest = float(np.linalg.eigvalsh(covariance / np.outer(size, size))[-1])
-    log2 = np.linspace(-8, 16, 24 * 128 + 1)
+    log2 = np.linspace(-20, 16, 36 * 128 + 1)
     s2 = np.exp2(log2)
     # Σ is about k/(k + 1) times the unbiased variance of k values, of which Σ·(k² − 1)/k is the sum of squares.
     log_density = -(k - 2) / 2 * np.log(s2) - (k * k - 1) / k / (2 * s2) - s2 * largest / 2
     density = np.exp(log_density - log_density.max())
     wider = np.interp(log2 - np.log2(WIDER), log2, density, left=0.0)
     density = (1 - SHARE_WIDER) * density / density.sum() + SHARE_WIDER * wider / wider.sum()
-    part = np.floor(log2 + 0.5).astype(np.intp)
-    part -= part.min()
+    part = np.maximum(np.floor(log2 + 0.5).astype(np.intp), _SMALL)
+    part -= _SMALL
     weights = np.bincount(part, density)
     scales = np.divide(np.bincount(part, density * s2), weights, out=np.ones(len(weights)), where=weights > 0)
     kept = weights > _LEAST
