@@ -28,6 +28,9 @@ NOT_FOR_CALIBRATORS = {
     "check_estimator_sparse_matrix": WORDING,
     "check_requires_y_none": WORDING,
 }
+NOT_FOR_HIERARCHICAL = {
+    "check_transformer_data_not_an_array": "three columns would be three classes, and it is for labels 0 and 1",
+}
 NOT_FOR_AUTO = {
     "check_fit2d_1sample": "one row is one domain, which is refused for that reason",
 }
@@ -113,6 +116,10 @@ class Beta(Labels, cc.Beta):
         return super().predict(in_unit(scores))
 
 
+class Hierarchical(Labels, cc.HierarchicalCalibrator):
+    pass
+
+
 class Calibrated(cc.CalibratedByDomain):
     """With domains, which the checks do not pass."""
 
@@ -123,7 +130,8 @@ class Calibrated(cc.CalibratedByDomain):
 def expected_failures(estimator):
     if not isinstance(estimator, OneColumn):
         return {}
-    return NOT_FOR_CALIBRATORS | (NOT_FOR_AUTO if isinstance(estimator, Auto) else {})
+    of_its_own = {Auto: NOT_FOR_AUTO, Hierarchical: NOT_FOR_HIERARCHICAL}.get(type(estimator), {})
+    return NOT_FOR_CALIBRATORS | of_its_own
 
 
 @parametrize_with_checks(
@@ -136,6 +144,8 @@ def expected_failures(estimator):
         Temperature(balance="domains"),
         Beta(balance="domains"),
         Naive(balance="domains"),
+        Hierarchical(),
+        Hierarchical(cc.NaiveIsotonic()),
         Auto(),
         Calibrated(LogisticRegression(tol=1e-10), cc.RobustIsotonic(), cv=2),
         Calibrated(LinearRegression(), cc.NaiveIsotonic(), cv=2),
