@@ -141,6 +141,20 @@ def test_a_domain_that_is_surely_off_by_less_than_the_tolerance_is_said_to_be_of
     assert "Surely off, by less than that: 'it' (predicted 30.0%, happened 32.0%)." in audit.verdict
 
 
+def test_what_is_off_by_less_is_told_from_what_may_be_off_by_more():
+    # Odds of 1.10 times the predicted ones in 40,000 rows, and of 1.25 times in as many: too near the edge to tell.
+    y = np.concatenate([np.arange(40_000) % 100 < 32, np.arange(40_000) % 1000 < 349])
+    audit = cc.audit(y, np.full(80_000, 0.30), domains=np.repeat(["less", "edge"], 40_000), resamples=200)
+    assert {name: one.label for name, one in audit.findings.items()} == {
+        "less": "within tolerance",
+        "edge": "cannot tell",
+    }
+    assert "Surely off, but not shown to be off by more than that: 'edge' (predicted 30.0%, happened 34.9%)." in (
+        audit.verdict
+    )
+    assert "Surely off, by less than that: 'less' (predicted 30.0%, happened 32.0%)." in audit.verdict
+
+
 def test_units_do_not_change_a_regressions_findings():
     rng = np.random.default_rng(0)
     f = rng.normal(size=900)

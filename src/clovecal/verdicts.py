@@ -255,10 +255,12 @@ def verdict_on_calibration(
         _on_all_rows(overall, calibration, off, findings, error, write),
     ]
     little = [name for name in by_evidence if findings[name].surely_off and findings[name].label != MISCALIBRATED]
-    if little:
-        by_less = all(findings[name].label == WITHIN for name in little)
-        how = "by less than that" if by_less else "but not shown to be off by more than that"
-        sentences.append(f"Surely off, {how}: {named(little)}.")
+    unsized = [name for name in little if findings[name].label != WITHIN]
+    by_less = [name for name in little if findings[name].label == WITHIN]
+    if unsized:
+        sentences.append(f"Surely off, but not shown to be off by more than that: {named(unsized)}.")
+    if by_less:
+        sentences.append(f"Surely off, by less than that: {named(by_less)}.")
     return [one for one in sentences if one]
 
 

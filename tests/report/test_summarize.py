@@ -362,7 +362,12 @@ def test_advice_follows_from_all_rows_where_no_single_domain_can_tell(monkeypatc
     first = report.advice[0]
     assert first.what == "Do not take predictions at face value"
     means = f"it predicts {100 * p.mean():.1f}% on average and {100 * report.overall.observed:.2g}% happened"
-    assert first.why == f"Over all rows {means}, more than is tolerated; in which domains, their rows do not show."
+    low, high = report.overall.error.low, report.overall.error.high
+    figures = f"({report.overall.error.value:.4f}, {low:.4f} to {high:.4f})"
+    assert first.why == (
+        f"Over all rows {means}, and the ECE {figures} is above what is tolerated; in which domains, their rows do not "
+        "show."
+    )
     assert any("ecalibrat" in one.what for one in report.advice)
     assert not any(one.what.startswith("Nothing here asks for a repair") for one in report.advice)
 

@@ -185,7 +185,7 @@ def _digits(audit: Audit) -> tuple[int, int]:
         digits = error_digits(allowed)
         return digits, digits + 1
     squared = audit.metrics["mse"].overall
-    return error_digits(allowed, most=12), max(4, error_digits([squared / 100], most=12))
+    return error_digits(allowed, most=12), max(4, error_digits([squared / 100], most=18))
 
 
 def _repairs(study: RepairStudy, tiny: Sequence[str]) -> RepairStudy:

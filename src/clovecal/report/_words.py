@@ -318,14 +318,13 @@ def _caution(off: Sequence[DomainRow], words: Words) -> Advice:
 def _caution_everywhere(overall: DomainRow, words: Words) -> Advice:
     """Warn of an error that only all rows together show."""
     between = limits(overall.error, words)
-    said = f"the {words.error} is {error(overall.error.value, words)}{f' ({between})' if between else ''}"
-    if overall.direction is not None:
-        means = {"predicted": share(overall.predicted, words), "observed": share(overall.observed, words)}
-        said = words.mismatch.format(**means)
-    return Advice(
-        "Do not take predictions at face value",
-        f"Over all rows {said}, more than is tolerated; in which domains, their rows do not show.",
-    )
+    figures = f"{error(overall.error.value, words)}{f', {between}' if between else ''}"
+    above = f"the {words.error} ({figures}) is above what is tolerated; in which domains, their rows do not show."
+    if overall.direction is None:
+        return Advice("Do not take predictions at face value", f"Over all rows {above}")
+    means = {"predicted": share(overall.predicted, words), "observed": share(overall.observed, words)}
+    said = words.mismatch.format(**means)
+    return Advice("Do not take predictions at face value", f"Over all rows {said}, and {above}")
 
 
 def _recalibrate(repair: RepairStudy, words: Words, ci: float, *, partly: bool) -> Advice:
