@@ -289,7 +289,8 @@ def test_the_invariance_sentence_follows_the_confidence_level(ci):
 
 
 def lines_of(result):
-    verdict, table, notes = str(result).split("\n\n")
+    verdict, *expected, table, notes = str(result).split("\n\n")
+    assert len(expected) == (len(result.rows) > 1)
     return verdict.replace("\n", " "), table.splitlines(), " ".join(notes.split())
 
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:  # what type checkers see of the table below; a test compares 
     from clovecal.domains import Domains as Domains
     from clovecal.errors import InputError as InputError
     from clovecal.expecting import LabelsNeeded as LabelsNeeded
+    from clovecal.expecting import NewDomain as NewDomain
     from clovecal.expecting import labels_needed as labels_needed
+    from clovecal.expecting import new_domain as new_domain
     from clovecal.metrics import BrierDecomposition as BrierDecomposition
     from clovecal.metrics import InvarianceTest as InvarianceTest
     from clovecal.metrics import ReliabilityCurve as ReliabilityCurve
@@ -87,7 +89,7 @@ _NAMES = {
     "clovecal.comparing": ("Comparison", "compare"),
     "clovecal.domains": ("DomainResult", "Domains"),
     "clovecal.errors": ("InputError",),
-    "clovecal.expecting": ("LabelsNeeded", "labels_needed"),
+    "clovecal.expecting": ("LabelsNeeded", "NewDomain", "labels_needed", "new_domain"),
     "clovecal.metrics": (
         "BrierDecomposition",
         "InvarianceTest",

@@ -56,7 +56,7 @@ from clovecal.verdicts import invariance_in_words, verdict_on_calibration
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from clovecal.expecting import RepairStudy
+    from clovecal.expecting import Forecast, RepairStudy
     from clovecal.selection import Selection
 
 _NOT_IN_JSON = ("bins", "table")
@@ -179,6 +179,17 @@ class Audit:
         return expect_repairs_of(self.table, bins=self.bins, ci=self.ci)
 
     @cached_property
+    def expected(self) -> Forecast | None:
+        """What to expect of the model as it is in a new domain, computed when first asked for.
+
+        See `clovecal.expecting.Forecast`; None with fewer than two domains.
+        """
+        from clovecal.expecting import forecast_of
+
+        shift = None if self.invariance is None else self.invariance.shift
+        return forecast_of(self.table, self.metrics, ci=self.ci, shift=shift)
+
+    @cached_property
     def by_class(self) -> tuple[ClassShare, ...]:
         """The observed and the predicted share of each class, where there are several; see `class_shares`."""
         return on_rows.class_shares(self.table, ci=self.ci) if self.table.multiclass else ()
@@ -220,6 +231,9 @@ class Audit:
             summary = {"mean": result.mean, "worst": result.worst, "worst_domain": worst, "gap": result.gap}
             content["metrics"][name].update(as_json_values(summary))
         found = {"verdict": self.verdict, "miscalibrated": [str(name) for name in self.miscalibrated], **content}
+        found["expected"] = None
+        if self.expected is not None:
+            found["expected"] = {"sentences": list(self.expected.sentences), **as_json_values(self.expected)}
         if repairs:
             found["repairs"] = None if self.repairs is None else as_json_values(self.repairs.with_names(str))
         return found

@@ -22,8 +22,11 @@ _SMALLEST_P = 0.001  # that is written as a number
 
 
 def as_text(audit: Audit) -> str:
-    """Return the verdict, the table of domains, what acting on a threshold does, and what the words mean."""
-    parts = [textwrap.wrap(audit.verdict, _WIDTH), _table_of_domains(audit)]
+    """Return the verdict, what to expect, the table of domains, what a threshold does, and what the words mean."""
+    parts = [textwrap.wrap(audit.verdict, _WIDTH)]
+    if audit.expected is not None:
+        parts.append(textwrap.wrap(" ".join(audit.expected.sentences), _WIDTH))
+    parts.append(_table_of_domains(audit))
     if audit.threshold is not None:
         parts.append(_table_of_decisions(audit, audit.threshold))
     parts.append([line for note in _notes(audit) for line in textwrap.wrap(note, _WIDTH, subsequent_indent="  ")])

@@ -2,7 +2,9 @@
 
 from clovecal.expecting._shared import MeanChange
 from clovecal.expecting.adapting import Adaptation, MapChange, MoreLabels, what_labels_changed
+from clovecal.expecting.forecast import Forecast, forecast_of
 from clovecal.expecting.labels import AfterLabels, LabelsNeeded, labels_needed, labels_needed_of
+from clovecal.expecting.random_effects import LeftOut, NewDomain, between_sd, new_domain, new_domain_of
 from clovecal.expecting.repairs import (
     HeldOutDomain,
     Repair,
@@ -15,17 +17,24 @@ from clovecal.expecting.repairs import (
 __all__ = [
     "Adaptation",
     "AfterLabels",
+    "Forecast",
     "HeldOutDomain",
     "LabelsNeeded",
+    "LeftOut",
     "MapChange",
     "MeanChange",
     "MoreLabels",
+    "NewDomain",
     "Repair",
     "RepairStudy",
+    "between_sd",
     "expect_repairs",
     "expect_repairs_of",
+    "forecast_of",
     "labels_needed",
     "labels_needed_of",
+    "new_domain",
+    "new_domain_of",
     "recommend",
     "what_labels_changed",
 ]

@@ -1,0 +1,164 @@
+"""The model as it is in a new domain: what to expect, in numbers and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from clovecal.domains import DomainResult, Interval
+from clovecal.errors import InputError
+from clovecal.expecting.random_effects import FEW, NewDomain, fit_hierarchy, from_hierarchy, new_domain, new_domain_of
+from clovecal.rows import Rows
+from clovecal.text import listed, significant
+from clovecal.verdicts import percentage_points, share
+
+TINY = 30  # rows: where half of the domains have fewer, they tell little of how domains differ
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What to expect of a model in a domain like the known ones.
+
+    Attributes
+    ----------
+    metrics
+        A `NewDomain` by metric: of a binary model the calibration intercept and slope, O:E, AUC and accuracy (with a
+        threshold sensitivity and specificity), and from domains drawn from a hierarchical model ECE, Brier score and
+        log-loss; with several classes the accuracy; of a regression mean residual and slope.
+    prediction
+        A typical prediction, the mean one of all rows to two digits; None where ``observed_rate`` is.
+    observed_rate
+        The interval of the share of events, in a new domain, among rows with that prediction; None unless the model is
+        binary and its weights, if any, are frequencies.
+    shift
+        How far apart the same score's outcomes are in the known domains (`clovecal.metrics.InvarianceTest.shift`): the
+        larger, the more trouble to expect, whatever the test's p-value, which follows the number of rows; None where it
+        is not known.
+    ci
+        The probability of every interval.
+    n_domains
+        Known domains.
+    median_rows
+        Rows of a typical known domain.
+    """
+
+    metrics: Mapping[str, NewDomain]
+    prediction: float | None
+    observed_rate: Interval | None
+    shift: float | None
+    ci: float
+    n_domains: int
+    median_rows: float
+    task: str = field(repr=False)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What to tell a colleague."""
+        parts = self._parts()
+        each = "each " if len(parts) > 1 else ""
+        said = [
+            f"In a new domain like these {self.n_domains} expect {listed(parts)} ({each}with probability "
+            f"{100 * self.ci:.3g}%)."
+        ]
+        if self.n_domains <= FEW:
+            said.append(
+                f"With {self.n_domains} domains mostly a general expectation of how much domains differ speaks, which "
+                "makes the intervals wide."
+            )
+        if self.median_rows < TINY:
+            said.append(
+                f"A typical domain has {self.median_rows:.0f} rows, which say little of how domains differ: the "
+                "intervals may be too narrow."
+            )
+        if self.shift:
+            units = self.task == "regression"
+            size = significant(self.shift, 3) if units else f"{percentage_points(self.shift)} percentage points"
+            said.append(
+                f"At the same score these domains are {size} apart (root mean square): the larger that is, the more "
+                "trouble to expect, whatever its p-value."
+            )
+        return tuple(said)
+
+    def _parts(self) -> list[str]:
+        parts = []
+        if self.observed_rate is not None and self.prediction is not None:
+            low, high = self.observed_rate
+            parts.append(
+                f"an observed rate of {share(low)} to {share(high)} where the model says {share(self.prediction)}"
+            )
+        for name, wording in _WORDINGS[self.task].items():
+            if name in self.metrics:
+                low, high = self.metrics[name].prediction_interval
+                parts.append(wording.format(significant(low, 2), significant(high, 2)))
+        return parts
+
+
+_WORDINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "binary": {
+            "ece": "an ECE of {} to {}",
+            "observed_expected": "{} to {} times as many events as predicted",
+        },
+        "multiclass": {"accuracy": "an accuracy of {} to {}"},
+        "regression": {
+            "mean_residual": "a mean residual of {} to {}",
+            "regression_slope": "a slope of {} to {}",
+        },
+    }
+)
+
+
+def forecast_of(
+    table: Rows, results: Mapping[str, DomainResult], *, ci: float, shift: float | None = None
+) -> Forecast | None:
+    """Say what to expect of a model in a new domain.
+
+    Parameters
+    ----------
+    table
+        Checked rows.
+    results
+        Metrics of them by name, with intervals: those with standard errors are summed up over domains.
+    ci
+        Probability of the intervals.
+    shift
+        Between the known domains.
+
+    Returns
+    -------
+    Forecast or None
+        None with fewer than two domains, or where nothing can be said.
+    """
+    if len(table.domains.names) < 2:
+        return None
+    metrics: dict[str, NewDomain] = {}
+    for name, result in results.items():
+        if result.scale is None:
+            continue
+        try:
+            with_units = name == "mean_residual"
+            metrics[name] = new_domain_of(table, name, ci=ci) if with_units else new_domain(result, ci=ci)
+        except InputError:  # no domain has an estimate
+            continue
+    prediction, observed_rate = None, None
+    if table.task == "binary" and (table.weight is None or table.weights == "frequency"):
+        fitted = fit_hierarchy(table)
+        metrics |= from_hierarchy(fitted, table, ci=ci)
+        prediction = float(f"{np.average(table.p, weights=table.weight):.2g}")
+        rate = fitted.expect([prediction], of="scores", ci=ci).observed_rate
+        observed_rate = rate.low, rate.high
+    if not metrics.keys() & _WORDINGS[table.task].keys():
+        return None
+    return Forecast(
+        metrics=MappingProxyType(metrics),
+        prediction=prediction,
+        observed_rate=observed_rate,
+        shift=shift,
+        ci=ci,
+        n_domains=len(table.domains.names),
+        median_rows=float(np.median(list(table.rows_by_domain.values()))),
+        task=table.task,
+    )
