@@ -181,14 +181,18 @@ POOLED = ["as it is", "naive", "platt", "temperature", "beta"]
 
 
 @pytest.mark.parametrize(
-    ("most_for_robust", "judged", "not_judged"),
+    ("most_for_robust", "most_for_hierarchical", "judged", "not_judged"),
     [
-        (4, [*POOLED, "robust (risk)", "robust (regret)", "hierarchical"], "auto."),
-        (3, POOLED, "robust (risk), robust (regret), hierarchical and auto."),
+        (4, 4, [*POOLED, "robust (risk)", "robust (regret)", "hierarchical"], "auto."),
+        (4, 3, [*POOLED, "robust (risk)", "robust (regret)"], "hierarchical and auto."),
+        (3, 3, POOLED, "robust (risk), robust (regret), hierarchical and auto."),
     ],
 )
-def test_far_too_many_domains_cost_the_slow_methods(monkeypatch, most_for_robust, judged, not_judged):
+def test_far_too_many_domains_cost_the_slow_methods(
+    monkeypatch, most_for_robust, most_for_hierarchical, judged, not_judged
+):
     monkeypatch.setattr(repairs, "MOST_FOR_AUTO", 3)
+    monkeypatch.setattr(repairs, "MOST_FOR_HIERARCHICAL", most_for_hierarchical)
     monkeypatch.setattr(repairs, "MOST_FOR_ROBUST", most_for_robust)
     study = expect_repairs(**draw_table(4, 60))
     assert sorted(one.method for one in study.repairs) == sorted(judged)

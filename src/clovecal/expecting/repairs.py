@@ -26,12 +26,14 @@ from clovecal.text import listed
 AS_IT_IS = "as it is"
 AS_IT_IS_MEANS = "the model's own predictions"
 AUTO = "auto"
+HIERARCHICAL = "hierarchical"
 # These keep the study to about two seconds (benchmarks/bench_audit.py page): a robust fit takes longer the more
-# domains and columns of scores it has, and the auto calibrator leaves domains out once more inside each fold. The
-# figures are domains times columns.
+# domains and columns of scores it has, a hierarchical one much longer, and the auto calibrator leaves domains out once
+# more inside each fold. The figures are domains times columns.
 MOST_FOLDS = 10
 MOST_FOR_ROBUST = 500
 MOST_FOR_AUTO = 200
+MOST_FOR_HIERARCHICAL = 100
 MOST_ROWS = 20_000
 _SCORE_CELLS = 400
 
@@ -268,7 +270,8 @@ def recommend(repairs: Sequence[Repair]) -> tuple[str, str]:
 def _takes_too_long(name: str, calibrator: Calibrator, rows: ScoredRows) -> bool:
     assert rows.domains is not None
     size = len(rows.domains.names) * rows.n_problems
-    return calibrator.domains_needed > 0 and size > (MOST_FOR_AUTO if name == AUTO else MOST_FOR_ROBUST)
+    most = {AUTO: MOST_FOR_AUTO, HIERARCHICAL: MOST_FOR_HIERARCHICAL}.get(name, MOST_FOR_ROBUST)
+    return calibrator.domains_needed > 0 and size > most
 
 
 def _losses_and_errors(rows: Rows, bins: int) -> list[tuple[float, float]]:
