@@ -26,8 +26,8 @@ Values = dict[Key, float]
 RESAMPLES = 10_000
 CI = 0.95
 ALLOWED = 0.001  # that auto may lose
-DEFAULT = "hierarchical on naive"
 COMPARED = "auto, then Platt"
+CHOSEN_BY = (20, 50, 100)  # labels, over which the mean Brier score decides between bases
 
 
 class Results:
@@ -62,6 +62,21 @@ class Results:
 
     def _ignores_labels(self, method: str) -> bool:
         return not any(m and found == method for found, _, m in self._values)
+
+
+def hierarchical(results: Results) -> list[str]:
+    """Return the hierarchical calibrators, each on its base."""
+    return [name for name in results.methods if name.startswith("hierarchical")]
+
+
+def chosen(results: Results) -> str:
+    """Return the hierarchical calibrator with the lowest Brier score on the tables that rules are chosen on."""
+
+    def score(name: str) -> float:
+        by_labels = [by_table(only(results.of(name, m=m), tables=CHOSEN_ON)) for m in CHOSEN_BY]
+        return float(np.mean([means.mean() for means in by_labels])) if all(map(len, by_labels)) else float("inf")
+
+    return min(hierarchical(results), key=score, default="")
 
 
 def minus(values: Values, others: Values) -> Values:
@@ -113,22 +128,24 @@ def shown(interval: tuple[float, float, float], digits: int = 4) -> str:
 
 
 def tables(records: list[Record]) -> str:
-    """Return markdown, every table from the records alone."""
-    if not records:
-        return ""
+    """Return markdown, every table from the records alone: those whose parts have been run."""
+    done = {record["config"]["part"] for record in records}
     results = Results(records)
     n = len({record["config"]["table"] for record in records})
-    parts = [f"## Without labels of the new domain ({n} tables)", repairs_table(results)]
-    parts += ["## Auto against the better of as is and naive", auto_table(results)]
-    parts += ["## A few labels", levels_table(results), differences_table(results), AGAINST, against_table(results)]
-    parts += [HIGHEST, highest_table(results)]
-    parts += ["## Table by table", each_table(results)]
-    parts += ["## On what should the hierarchical calibrator stand?", base_table(results)]
-    expected = [record for record in records if record["config"]["part"] == "expected"]
-    if expected:
+    parts = []
+    if "repairs" in done:
+        parts += [f"## Without labels of the new domain ({n} tables)", repairs_table(results)]
+        parts += ["## Auto against the better of as is and naive", auto_table(results)]
+    if {"repairs", "labels", "auto", "hierarchical"} <= done:
+        parts += ["## A few labels", levels_table(results), differences_table(results), AGAINST, against_table(results)]
+        parts += [HIGHEST, highest_table(results)]
+        parts += ["## Table by table", each_table(results)]
+        parts += ["## On what should the hierarchical calibrator stand?", base_table(results)]
+    if "expected" in done:
+        expected = [record for record in records if record["config"]["part"] == "expected"]
         parts += ["## What was expected, and what was seen", INTERVALS, expected_table(expected)]
-    known = [record for record in records if record["config"]["part"] in ("known", "mcgrad")]
-    if known:
+    if "known" in done:
+        known = [record for record in records if record["config"]["part"] in ("known", "mcgrad")]
         parts += ["## Known domains", KNOWN_DOMAINS, known_table(known), worse_table(known)]
     return "\n\n".join(parts)
 
@@ -159,7 +176,7 @@ def auto_table(results: Results) -> str:
     """Return how much what is fitted without labels loses to the better of doing nothing and the naive fit."""
     head = ["", "table-models", "mean", f"above +{number(ALLOWED, 3)}", "wholly above, over domains", "largest"]
     lines = []
-    methods = ["auto, before", "auto", *(f"hierarchical on {base}" for base in ("none", "naive", "auto"))]
+    methods = ["auto, before", "auto", *hierarchical(results)]
     methods += ["naive, domains", "Platt, domains", "robust risk", "robust regret"]
     for name in methods:
         if not results.of(name):
@@ -207,7 +224,7 @@ def methods_with_labels(results: Results) -> list[str]:
 
 def levels_table(results: Results) -> str:
     """Return Brier score and ECE after each number of labels, of the domains that have them all."""
-    everywhere = set(results.of(DEFAULT, m=LABELLED[-1]))
+    everywhere = set(results.of(COMPARED, m=LABELLED[-1]))
     domains = len({(table, domain) for table, _, domain in everywhere})
     head = [f"Brier (ECE); {domains} domains, of at least {2 * LABELLED[-1]:,} rows", *map(str, LABELLED)]
     lines = []
@@ -226,9 +243,9 @@ def differences_table(results: Results) -> str:
     lines = []
     for name in methods_with_labels(results):
         found = [minus(results.with_labels(name, "brier", m), results.of("auto")) for m in LABELLED]
-        enough = [only(one, results.of(DEFAULT, m=m)) for one, m in zip(found, LABELLED, strict=True)]
+        enough = [only(one, results.of(COMPARED, m=m)) for one, m in zip(found, LABELLED, strict=True)]
         lines.append([name, *(shown(over_tables(one)) for one in enough)])
-    domains = [len({key[::2] for key in results.of(DEFAULT, m=m)}) for m in LABELLED]
+    domains = [len({key[::2] for key in results.of(COMPARED, m=m)}) for m in LABELLED]
     lines.append(["domains with as many", *map(str, domains)])
     return markdown(head, lines)
 
@@ -239,7 +256,7 @@ AGAINST = f"Against *{COMPARED}*, on the tables that no rule was chosen on and o
 def against_table(results: Results) -> str:
     """Return the hierarchical calibrator less auto followed by Platt with a prior, at each number of labels."""
     lines = []
-    for name in [one for one in results.methods if one.startswith("hierarchical")]:
+    for name in hierarchical(results):
         for what, chosen in (("tables reported on", REPORTED_ON), ("all", TABLES)):
             for metric in ("brier", "log_loss"):
                 cells = [name, what, metric.replace("_", "-").replace("brier", "Brier")]
@@ -256,7 +273,7 @@ HIGHEST = "The largest mean difference to auto's Brier score in any table:"
 def highest_table(results: Results) -> str:
     """Return the table in which each hierarchical calibrator is worst beside auto without labels."""
     lines = []
-    for name in [one for one in results.methods if one.startswith("hierarchical")]:
+    for name in hierarchical(results):
         cells = [name]
         for m in LABELLED:
             found = minus(results.of(name, m=m), results.of("auto"))
@@ -268,34 +285,38 @@ def highest_table(results: Results) -> str:
 
 
 def each_table(results: Results) -> str:
-    """Return the default's gain over auto in every table, with the standard error over its domains."""
-    head = ["", "domains", "as is", "auto", *(f"{DEFAULT} − auto, {m}" for m in LABELLED)]
+    """Return what labels gain over auto in every table, on the chosen base, with the standard error over domains."""
+    default = chosen(results)
+    head = ["", "domains", "as is", "auto", *(f"{m} labels" for m in LABELLED)]
     lines = []
     for table in TABLES:
         auto = only(results.of("auto"), tables=[table])
-        if not auto or not results.of(DEFAULT):
+        if not auto or not default:
             continue
         cells = [table, str(len({key[2] for key in auto}))]
         cells += [number(by_table(only(results.of(name), auto)).mean()) for name in ("as is", "auto")]
         for m in LABELLED:
             of_domain: dict[str, list[float]] = defaultdict(list)
-            for key, value in minus(results.of(DEFAULT, m=m), auto).items():
+            for key, value in minus(results.of(default, m=m), auto).items():
                 of_domain[key[2]].append(value)
             means = np.array([np.mean(one) for one in of_domain.values()])
-            error = means.std(ddof=1) / np.sqrt(len(means)) if len(means) > 1 else float("nan")
-            cells.append(f"{number(means.mean(), sign=True)} ± {number(error)}" if len(means) else "–")
+            error = f" ± {number(means.std(ddof=1) / np.sqrt(len(means)))}" if len(means) > 1 else ""
+            cells.append(f"{number(means.mean(), sign=True)}{error}" if len(means) else "–")
         lines.append(cells)
-    return markdown(head, lines)
+    return f"Brier score; after labels, that of *{default}* minus auto's.\n\n{markdown(head, lines)}"
 
 
 def base_table(results: Results) -> str:
-    """Return each base's Brier score less that of the default, where a rule is chosen and where it is reported."""
+    """Return each base's Brier score less that of the chosen one, where it was chosen and where it is reported."""
+    default = chosen(results)
     lines = []
-    for name in [one for one in results.methods if one.startswith("hierarchical") and one != DEFAULT]:
-        for what, chosen in (("chosen on", CHOSEN_ON), ("reported on", REPORTED_ON)):
-            found = [minus(results.of(name, m=m), results.of(DEFAULT, m=m)) for m in LABELLED]
-            lines.append([name, what, *(shown(over_tables(only(one, tables=chosen))) for one in found)])
-    return markdown([f"minus {DEFAULT}", "tables", *(f"{m} labels" for m in LABELLED)], lines, text=(0, 1))
+    for name in hierarchical(results):
+        if name == default:
+            continue
+        for what, tables in (("chosen on", CHOSEN_ON), ("reported on", REPORTED_ON)):
+            found = [minus(results.of(name, m=m), results.of(default, m=m)) for m in LABELLED]
+            lines.append([name, what, *(shown(over_tables(only(one, tables=tables))) for one in found)])
+    return markdown([f"minus {default}", "tables", *(f"{m} labels" for m in LABELLED)], lines, text=(0, 1))
 
 
 # --------------------------------------------------------------------------------------------------------- intervals

@@ -63,7 +63,7 @@ REPAIRS: dict[str, Callable[[], Any]] = {
 BASES: dict[str, Callable[[], Any]] = {
     "none": lambda: None,
     "naive": NaiveIsotonic,
-    "naive, domains": lambda: NaiveIsotonic(balance="domains"),
+    "beta": Beta,
     "auto": AutoCalibrator,
 }
 BASES_OF_INTERVALS = ("none", "naive")

@@ -421,6 +421,27 @@ def test_logistic_maps_of_a_few_rows(load: Any) -> None:
     assert script.platt_on_rows(x, y)(x) == pytest.approx(oracle.predict_proba(x[:, None])[:, 1], abs=1e-4)
 
 
+def test_the_base_is_chosen_on_some_tables_alone(load: Any) -> None:
+    load("new-domain")
+    findings = sys.modules["_findings"]
+
+    def record(table: str, none: list[float], naive: list[float]) -> dict[str, Any]:
+        scores = {f"hierarchical on {base}": {"brier": found} for base, found in (("none", none), ("naive", naive))}
+        config = {"table": table, "model": "logistic", "draw": 0, "held_out": "a", "part": "hierarchical"}
+        return {"config": config, "labelled": [0, 20, 50, 100], "scores": scores}
+
+    # on union, a table to choose on, naive is lower from 20 labels on; on pisa it is not, and is not asked
+    results = findings.Results(
+        [
+            record("union", [0.1, 0.2, 0.2, 0.2], [0.3, 0.19, 0.19, 0.19]),
+            record("pisa", [0.1, 0.1, 0.1, 0.1], [0.2, 0.2, 0.2, 0.2]),
+        ]
+    )
+    assert findings.chosen(results) == "hierarchical on naive"
+    (line,) = findings.base_table(results).splitlines()[3:]
+    assert line.startswith("| hierarchical on none | reported on | −.1000 [−.1000, −.1000] |")
+
+
 def test_intervals_over_tables_and_coverage_by_hand(load: Any) -> None:
     load("new-domain")
     findings = sys.modules["_findings"]
