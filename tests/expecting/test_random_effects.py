@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from statsmodels.stats.meta_analysis import combine_effects
 
 import clovecal as cc
-from clovecal.expecting import between_sd
+from clovecal.expecting import between_sd, prediction_by_prior, prediction_by_student
 from clovecal.text import as_json_values
 
 TABLE = (
@@ -112,6 +112,16 @@ def test_one_domain_leaves_the_mean_open_and_says_so():
     assert np.isfinite(found.prediction_interval).all()
     assert "One domain says nothing" in found.note
     assert "this one" in str(found)
+
+
+def test_from_ten_domains_on_the_interval_reaches_to_both_limits_before_to_the_priors():
+    alike = np.tile([0.9, 1.1], 6), np.full(12, 1.0)  # no spread is seen, and some may be there
+    apart = np.arange(1.0, 13), np.full(12, 0.5)  # more than the prior expects
+    for (values, errors), wider in ((alike, prediction_by_prior), (apart, prediction_by_student)):
+        found = cc.new_domain(result_of(values, errors)).prediction_interval
+        assert found == pytest.approx(wider(values, errors, ci=0.95))
+    values, errors = TABLE[0][:9], TABLE[1][:9]
+    assert cc.new_domain(result_of(values, errors)).prediction_interval == prediction_by_prior(values, errors, ci=0.95)
 
 
 # Laws --------------------------------------------------------------------------------------------------------------

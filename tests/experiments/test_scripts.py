@@ -460,3 +460,17 @@ def test_intervals_over_tables_and_coverage_by_hand(load: Any) -> None:
     assert table.splitlines()[-1] == (
         "| none | all | 0 | 1 | 1.00 [1.00, 1.00]; .200 | .00 [.00, .00]; .100 | 1.00 [1.00, 1.00]; .100 |"
     )
+
+
+def test_prediction_intervals_by_random_effects_are_simulated(load: Any, tmp_path: Path) -> None:
+    script = load("new-domain", "simulate_random_effects")
+    config = script.Config(3, 40, "normal", 0.5, replicates=4)
+    # from one standard deviation below the mean to two above it
+    assert script.chance(config, -0.8, 0.7) == pytest.approx(0.8186, abs=1e-4)
+    script.STUDY.run_missing([config], tmp_path)
+    script.STUDY.run_missing([config], tmp_path)
+    (found,) = records.read(tmp_path / "random_effects.jsonl")
+    assert 0.5 < found["covered"] <= 1
+    assert found["left_out"] <= 1
+    assert found["median_width"] > 0
+    assert script.STUDY.tables([found]).splitlines()[-1].startswith("| normal | 0.5 | 40 | 3 |")

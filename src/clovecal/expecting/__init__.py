@@ -4,7 +4,15 @@ from clovecal.expecting._shared import MeanChange
 from clovecal.expecting.adapting import Adaptation, MapChange, MoreLabels, what_labels_changed
 from clovecal.expecting.forecast import Forecast, forecast_of
 from clovecal.expecting.labels import AfterLabels, LabelsNeeded, labels_needed, labels_needed_of
-from clovecal.expecting.random_effects import LeftOut, NewDomain, between_sd, new_domain, new_domain_of
+from clovecal.expecting.random_effects import (
+    LeftOut,
+    NewDomain,
+    between_sd,
+    new_domain,
+    new_domain_of,
+    prediction_by_prior,
+    prediction_by_student,
+)
 from clovecal.expecting.repairs import (
     HeldOutDomain,
     Repair,
@@ -35,6 +43,8 @@ __all__ = [
     "labels_needed_of",
     "new_domain",
     "new_domain_of",
+    "prediction_by_prior",
+    "prediction_by_student",
     "recommend",
     "what_labels_changed",
 ]

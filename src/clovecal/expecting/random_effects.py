@@ -75,8 +75,7 @@ class NewDomain:
     method
         "paule-mandel" or "reml"; "hierarchical" where the interval comes from rows.
     prior_sd
-        Scale of the half-normal prior of the spread between domains, which is used with fewer than 10 domains; None
-        where the interval comes from rows.
+        Scale of the half-normal prior of the spread between domains; None where the interval comes from rows.
     rows
         Of a new domain, which the interval is about; None: its true value.
     estimates
@@ -132,7 +131,7 @@ class NewDomain:
         InputError
             With fewer than three domains, or where the interval comes from rows.
         """
-        if self.scale is None or self.n_domains < 3:
+        if self.scale is None or self.prior_sd is None or self.n_domains < 3:
             raise InputError(
                 "left_out_coverage",
                 "has no estimates to leave out" if self.scale is None else f"has {self.n_domains} domains",
@@ -144,7 +143,7 @@ class NewDomain:
         for number, name in enumerate(names):
             others = np.arange(len(names)) != number
             low, high = _predicted(
-                values[others], errors[others], self.ci, self.method, self.prior_sd or 1.0, noise=errors[number]
+                values[others], errors[others], self.ci, self.method, self.prior_sd, noise=errors[number]
             )
             inside[name] = bool(low <= values[number] <= high)
         return LeftOut(inside=sum(inside.values()), domains=len(names), by_domain=MappingProxyType(inside))
@@ -190,8 +189,9 @@ def new_domain(
     method
         "paule-mandel" or "reml": how the spread between domains is estimated.
     prior_sd
-        With fewer than ten domains, the scale of the half-normal prior of the spread between domains, on the metric's
-        scale. None: 1; for a `mean_residual`, which has units, the root-mean-square residual inside domains.
+        The scale of the half-normal prior of the spread between domains, on the metric's scale; it matters with fewer
+        than ten domains, or with tiny ones. None: 1; for a `mean_residual`, which has units, the root-mean-square
+        residual inside domains.
     rows
         For `ece`, `brier` and `log_loss`: None, the new domain's true value; a number: what so many of its rows show.
     rng
@@ -205,12 +205,13 @@ def new_domain(
     Notes
     -----
     The true values are taken to be normal on the metric's scale: intercept and slope as they are, O:E as a logarithm,
-    AUC and accuracy as logits. From ten domains on the prediction interval is Student's with k − 2 degrees of freedom
-    (Higgins et al. 2009). That one does not exist for two domains, and with three it is 12.7 standard errors wide to
-    either side; with two to nine domains the spread is integrated over a half-normal prior instead, by quadrature
-    (Röver et al. 2021), with a flat prior on the mean. Spreads of calibration in the large on 21 real tables, two
-    models each, had quartiles of .24, .33 and .52, and 1.4 as their 95% quantile, for which a scale of 1 is wide
-    enough.
+    AUC and accuracy as logits. The prediction interval integrates the spread between domains over a half-normal prior,
+    by quadrature, with a flat prior on the mean (Röver et al. 2021). From ten domains on it also reaches to Student's
+    limits with k − 2 degrees of freedom (Higgins et al. 2009), which use no prior. Those alone would not do. They do
+    not exist for two domains, and are 12.7 standard errors wide to either side with three; and where domains of a few
+    rows differ little, the spread is often estimated as 0 and they are too narrow (``experiments/new-domain``). Spreads
+    of calibration in the large on 21 real tables, two models each, had quartiles of .24, .33 and .52, and 1.4 as their
+    95% quantile, for which a scale of 1 is wide enough.
 
     The confidence interval uses no prior, so that with two or three domains it may be wider than the prediction
     interval. Domains that share rows are taken for independent.
@@ -339,7 +340,7 @@ def _from_result(result: DomainResult, *, ci: float, method: str, prior_sd: floa
         )
     values, errors = _arrays(result.estimates)
     if prior_sd is None:
-        if len(values) <= MANY and result.metric == mean_residual.__name__:
+        if result.metric == mean_residual.__name__:
             raise InputError(
                 "prior_sd",
                 "is None, and a mean residual has units",
@@ -460,12 +461,47 @@ def _predicted(
     values: FloatArray, errors: FloatArray, ci: float, method: str, prior_sd: float, *, noise: float = 0.0
 ) -> Interval:
     """Return the interval of a new true value, or with ``noise`` of an estimate of it with that standard error."""
-    k = len(values)
-    if k >= MANY:
-        spread = between_sd(values, errors, method=method)
-        mean, error, _ = mean_and_error(values, errors, spread)
-        reach = float(stdtrit(k - 2, (1 + ci) / 2)) * math.sqrt(spread**2 + error**2 + noise**2)
-        return mean - reach, mean + reach
+    low, high = prediction_by_prior(values, errors, ci=ci, prior_sd=prior_sd, noise=noise)
+    if len(values) < MANY:
+        return low, high
+    other_low, other_high = prediction_by_student(values, errors, ci=ci, method=method, noise=noise)
+    return min(low, other_low), max(high, other_high)
+
+
+def prediction_by_student(
+    values: FloatArray, errors: FloatArray, *, ci: float, method: str = "paule-mandel", noise: float = 0.0
+) -> Interval:
+    """Return the mean ± Student's quantile of k − 2 degrees of freedom times √(spread² + error²) (Higgins et al. 2009).
+
+    Parameters
+    ----------
+    values, errors
+        Three estimates or more, and their standard errors.
+    ci, method
+        As in `new_domain`.
+    noise
+        A standard error, with which the interval is of an estimate of the new true value; 0: of that value.
+    """
+    spread = between_sd(values, errors, method=method)
+    mean, error, _ = mean_and_error(values, errors, spread)
+    reach = float(stdtrit(len(values) - 2, (1 + ci) / 2)) * math.sqrt(spread**2 + error**2 + noise**2)
+    return mean - reach, mean + reach
+
+
+def prediction_by_prior(
+    values: FloatArray, errors: FloatArray, *, ci: float, prior_sd: float = 1.0, noise: float = 0.0
+) -> Interval:
+    """Return the interval with the spread integrated over a half-normal prior, the mean over a flat one.
+
+    Parameters
+    ----------
+    values, errors
+        Estimates and their standard errors.
+    ci, prior_sd
+        As in `new_domain`.
+    noise
+        A standard error, with which the interval is of an estimate of the new true value; 0: of that value.
+    """
     spreads = prior_sd * _SPREADS
     log_likelihood, means, variances = _log_restricted_likelihood(values, errors, spreads)
     # The half-normal prior, times the spread since the grid is even in its logarithm.
