@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from clovecal.training.ensemble import Member, TrainedEnsemble, train_ensemble
     from clovecal.training.head.classifier import CloveClassifier
     from clovecal.training.head.files import load_head
+    from clovecal.training.loop.averaging import Averaging
     from clovecal.training.loop.fitting import FitResult, TrainingWarning, fit
     from clovecal.training.loop.predicting import predict_logits
     from clovecal.training.loop.stopping import EarlyStopping
@@ -52,6 +53,7 @@ __all__ = [
     "IRM",
     "MLP",
     "OBJECTIVES",
+    "Averaging",
     "Backbone",
     "BatchDomains",
     "CLOvE",
@@ -91,6 +93,7 @@ _HOMES = {
     "ensemble": ["Member", "TrainedEnsemble", "train_ensemble"],
     "head.classifier": ["CloveClassifier"],
     "head.files": ["load_head"],
+    "loop.averaging": ["Averaging"],
     "loop.fitting": ["FitResult", "TrainingWarning", "fit"],
     "loop.predicting": ["predict_logits"],
     "loop.stopping": ["EarlyStopping"],

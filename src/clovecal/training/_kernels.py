@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -61,12 +62,29 @@ def rbf_features(score: Tensor, *, gamma: float, lowest: float) -> Tensor:
 
 def _centres(score: Tensor, gamma: float, lowest: float) -> tuple[Tensor, float]:
     """Return the centres of the features and the logarithm of their height."""
-    tolerance = 0.5 * torch.finfo(score.dtype).eps
+    return _new_centres(gamma, lowest, score.dtype, score.device)
+
+
+def scaled_centres(gamma: float, lowest: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, float]:
+    """Return the centres times √(2γ), and the logarithm of the features' height; on the CPU they are kept."""
+    return (_kept_centres if device.type == "cpu" else _scaled)(gamma, lowest, dtype, device)
+
+
+def _scaled(gamma: float, lowest: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, float]:
+    centre, log_height = _new_centres(gamma, lowest, dtype, device)
+    return centre * math.sqrt(2 * gamma), log_height
+
+
+_kept_centres = lru_cache(maxsize=64)(_scaled)
+
+
+def _new_centres(gamma: float, lowest: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, float]:
+    tolerance = 0.5 * torch.finfo(dtype).eps
     spacing = math.pi / (2 * math.sqrt(gamma * math.log(2 / tolerance)))
     margin = math.sqrt(math.log(1 / tolerance) / (4 * gamma))
     n_centres = 1 + math.ceil((1 - lowest + 2 * margin) / spacing)
     middle, reach = (1 + lowest) / 2, spacing * (n_centres - 1) / 2
-    centre = torch.linspace(middle - reach, middle + reach, n_centres, dtype=score.dtype, device=score.device)
+    centre = torch.linspace(middle - reach, middle + reach, n_centres, dtype=dtype, device=device)
     return centre, math.log((4 * gamma / math.pi) ** 0.25 * math.sqrt(spacing))
 
 

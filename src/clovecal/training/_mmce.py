@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from clovecal.training._kernels import laplacian_sums, rbf_moments
+from clovecal.training._kernels import laplacian_sums, rbf_moments, scaled_centres
+from clovecal.training._looking import is_transformed
 from clovecal.training._mmce_options import CheckedMmceOptions
 from clovecal.training._row_losses import Outcomes, checked_predictions, full_precision, outcomes
 from clovecal.training.batch_domains import BatchDomains, BatchDomainsLike
-from clovecal.training.loop.processes import sum_over_processes
+from clovecal.training.loop.processes import is_distributed, sum_over_processes
 
 
 def mmce_in_domains(
@@ -36,6 +40,79 @@ def mmce_in_domains(
         else:
             value = sums / rows.clamp(min=1).square()
         return (value if chosen.squared else _root(value)), rows
+
+
+def mean_mmce(
+    logits: Tensor,
+    y: Tensor,
+    domains: BatchDomainsLike,
+    chosen: CheckedMmceOptions,
+    *,
+    n_domains: int | None = None,
+) -> Tensor:
+    """Return the mean MMCE of the domains that have rows; that of the others is 0."""
+    z = checked_predictions(logits, y)
+    by = BatchDomains.of(domains, len(y), n_domains=n_domains, device=logits.device)
+    if z.ndim == 1 and by.matrix is not None and chosen.is_plain_rbf and not (_becomes_a_graph() or is_distributed()):
+        mean: Tensor = _MeanMmce.apply(z, y, by.columns(z.dtype), chosen)  # type: ignore[no-untyped-call]
+        return mean
+    value, rows = mmce_in_domains(logits, y, by, chosen)
+    return value.sum() / torch.count_nonzero(rows).clamp(min=1)
+
+
+def _becomes_a_graph() -> bool:
+    """Whether a compiler, or a transform of ``torch.func``, needs the plain formula."""
+    return torch.compiler.is_compiling() or is_transformed()
+
+
+class _MeanMmce(torch.autograd.Function):
+    """The mean MMCE of binary logits, of the commonest options, with its gradient made in the same pass.
+
+    A small batch's time is the number of operations, and a large one's the number of passes over the rows' features:
+    here a third of what autograd needs. `mmce_in_domains` has the same formula plainly.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, y: Tensor, members: Tensor, chosen: CheckedMmceOptions) -> Tensor:
+        with full_precision(logits):
+            if chosen.of == "positive":
+                score = torch.sigmoid(logits)
+                residual = y.to(score.dtype) - score
+            else:
+                score = torch.sigmoid(logits.abs())
+                residual = ((logits > 0) == (y > 0)).to(score.dtype).sub_(score)
+            lowest = 0.0 if chosen.of == "positive" else 0.5
+            centre, log_height = scaled_centres(chosen.gamma, lowest, score.dtype, score.device)
+            root = math.sqrt(2 * chosen.gamma)
+            gap = torch.sub(centre, score[:, None], alpha=root)
+            features = torch.rsub(gap.square(), log_height).exp_()
+            rows = members.sum(dim=0)
+            per_row = rows.clamp(min=1).reciprocal_()[:, None]
+            n_present = torch.count_nonzero(rows).clamp_(min=1)
+            moments = (members * residual[:, None]).T @ features
+            moments.mul_(per_row)
+            value = moments.square().sum().div_(n_present)
+            ctx.save_for_backward(logits, y, members)
+            ctx.chosen = chosen
+            if ctx.needs_input_grad[0]:
+                features.mul_(members @ moments.mul_(per_row).mul_(2).div_(n_present))
+                of_residual = features.sum(dim=1)
+                of_score = features.mul_(gap).sum(dim=1).mul_(residual).mul_(2 * root).sub_(of_residual)
+                ctx.slope = of_score.mul_(score).mul_(score.neg_().add_(1))
+                if chosen.of == "confidence":
+                    ctx.slope.mul_(logits.sign())
+            return value
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if not torch.is_grad_enabled():
+            return ctx.slope * gradients[0], None, None, None
+        logits, y, members = ctx.saved_tensors  # a second derivative is wanted: through the plain formula
+        by = BatchDomains(members.shape[1], matrix=members)
+        value, rows = mmce_in_domains(logits, y, by, ctx.chosen)
+        mean = value.sum() / torch.count_nonzero(rows).clamp(min=1)
+        (slope,) = torch.autograd.grad(mean, logits, gradients[0], create_graph=True)
+        return slope, None, None, None
 
 
 def mmce_between(

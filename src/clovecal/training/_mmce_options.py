@@ -45,6 +45,11 @@ class CheckedMmceOptions:
         check_positive(self.width, "width")
         check_choice(self.of, "of", ("confidence", "positive"))
 
+    @property
+    def is_plain_rbf(self) -> bool:
+        """Whether this is the squared V-statistic with the RBF."""
+        return self.kernel == "rbf" and self.squared and not self.unbiased
+
     def check_between(self, common: float | None, *, name: str) -> None:
         """Raise unless the part that domains share may weigh this, and nothing is asked of it that it has not."""
         if common is None:

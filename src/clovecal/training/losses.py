@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from clovecal.training._looking import checks_on_any_device as checks_on_any_device  # a name of this module
 from clovecal.training._looking import may_look_at
-from clovecal.training._mmce import mmce_between, mmce_in_domains
+from clovecal.training._mmce import mean_mmce, mmce_between, mmce_in_domains
 from clovecal.training._mmce_options import CheckedMmceOptions
 from clovecal.training._mmce_options import MmceOptions as MmceOptions  # for callers of `clove` too
 from clovecal.training._row_losses import (
@@ -125,7 +125,7 @@ def clove(
     >>> round(clove(logits, y, torch.tensor([0, 0, 1])).item(), 6)  # (0.3² + 0.2²)/2
     0.065
     """
-    return mean_over_domains(*mmce_by_domain(logits, y, domains, n_domains=n_domains, **options))
+    return mean_mmce(logits, y, domains, CheckedMmceOptions(**options), n_domains=n_domains)
 
 
 def mmce_by_domain(

@@ -16,9 +16,12 @@ from clovecal.progress import on_terminal
 from clovecal.training import (
     ERM,
     IRM,
+    Averaging,
     CLOvE,
     EarlyStopping,
     GroupDRO,
+    Member,
+    PenalisedObjective,
     TrainingData,
     TrainingWarning,
     fit,
@@ -26,6 +29,7 @@ from clovecal.training import (
 )
 from clovecal.training.data import epoch_batches, strata_of
 from clovecal.training.loop import predicting
+from clovecal.training.loop import run as run_module
 from clovecal.training.loop.batches import on_device
 from clovecal.training.loop.predicting import as_device
 
@@ -867,3 +871,172 @@ def test_regression_stops_on_the_squared_error():
             device="cpu",
         )
     assert result.history[0]["criterion"] == pytest.approx(1 + 16)  # w = 0: 1² in A and 4² in B
+
+
+# Averages of weights, a reset of the optimizer, parameters of the objective
+
+
+def plain_states(data, objective, steps, *, reset_at=None, make=torch.optim.Adam):
+    """The states of a model after each step of a plain loop over full batches."""
+    model = network()
+    optimizer = make(model.parameters(), lr=0.05)
+    states = []
+    for step in range(steps):
+        if step == reset_at:
+            optimizer = make(model.parameters(), lr=0.05)
+        optimizer.zero_grad()
+        objective(logits=model(data.inputs), y=data.y, domains=membership(data)).total.backward()
+        optimizer.step()
+        states.append(parameters(model).clone())
+    return states
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=0.05)
+
+
+def test_the_average_is_the_mean_of_the_states_that_count():
+    data, model = rows(), network()
+    result = fit(
+        model, data, ERM(), steps=9, batch_size=None, optimizer=adam, average=Averaging(start=4, every=2), device="cpu"
+    )
+    states = plain_states(data, ERM(), 9)
+    torch.testing.assert_close(parameters(model), (states[5] + states[7]) / 2, rtol=1e-6, atol=1e-6)
+    assert result.message == "Trained for 9 steps; the model has the average of 2 states."
+
+
+def test_the_moving_average_is_torchs():
+    data, model = rows(), network()
+    fit(model, data, ERM(), steps=6, batch_size=None, optimizer=adam, average=Averaging(decay=0.7), device="cpu")
+    twin = nn.Linear(1, 1)
+    averaged = torch.optim.swa_utils.AveragedModel(twin, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.7))
+    found = []
+    for column in torch.stack(plain_states(data, ERM(), 6)).T[:2].T:  # two weights of the network, as those of a line
+        with torch.no_grad():
+            twin.weight.copy_(column[:1, None])
+            twin.bias.copy_(column[1:])
+        averaged.update_parameters(twin)
+    found = torch.cat([averaged.module.weight.detach().flatten(), averaged.module.bias.detach()])
+    torch.testing.assert_close(parameters(model)[:2], found, rtol=1e-5, atol=1e-6)
+
+
+def test_running_statistics_are_averaged_and_counts_copied():
+    data = rows()
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1), nn.Flatten(0))
+    fit(model, data, ERM(), steps=4, batch_size=None, average=Averaging(), device="cpu")
+    mean = data.inputs.mean(dim=0)
+    # with momentum .1 the running mean after t steps is (1 − .9ᵗ)·mean
+    share = sum(1 - 0.9**t for t in range(1, 5)) / 4
+    torch.testing.assert_close(model[0].running_mean, share * mean, rtol=1e-5, atol=1e-6)
+    assert model[0].num_batches_tracked.item() == 4
+
+
+def test_early_stopping_judges_the_average(monkeypatch):
+    data, judged = rows(), []
+    original = run_module.judge
+
+    def judge(logits, *rest, **options):
+        judged.append(logits)
+        return original(logits, *rest, **options)
+
+    monkeypatch.setattr(run_module, "judge", judge)
+    model = network()
+    fit(
+        model,
+        data,
+        ERM(),
+        steps=6,
+        batch_size=None,
+        optimizer=adam,
+        average=Averaging(),
+        validation=data,
+        stopping=EarlyStopping(every=3, patience=5),
+        device="cpu",
+    )
+    averaged = network()
+    mean = torch.stack(plain_states(data, ERM(), 6)[:3]).mean(dim=0)
+    nn.utils.vector_to_parameters(mean, averaged.parameters())
+    torch.testing.assert_close(judged[0], averaged.eval()(data.inputs).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_resumed_average_is_bit_exact(tmp_path):
+    options = {"batch_size": 20, "average": Averaging(decay=0.9, start=3), "device": "cpu", "reset_at_anneal": True}
+    whole, halves = network(), network()
+    fit(whole, rows(), CLOvE(5.0, anneal=6), steps=12, **options)
+    for steps in (5, 12):
+        fit(halves, rows(), CLOvE(5.0, anneal=6), steps=steps, checkpoint=tmp_path / "run.safetensors", **options)
+        if steps == 5:
+            halves = network()
+    assert torch.equal(parameters(whole), parameters(halves))
+    with pytest.raises(InputError, match="its average differs"):
+        fit(
+            network(),
+            rows(),
+            CLOvE(5.0, anneal=6),
+            steps=12,
+            checkpoint=tmp_path / "run.safetensors",
+            **{**options, "average": Averaging(decay=0.8, start=3)},
+        )
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.Adagrad])
+def test_the_optimizer_forgets_at_the_anneal_step_when_asked(make):
+    data, found = rows(), {}
+    for reset in (True, False):
+        model = network()
+        fit(
+            model,
+            data,
+            IRM(50.0, anneal=4) + CLOvE(3.0),
+            steps=7,
+            batch_size=None,
+            optimizer=lambda parameters: make(parameters, lr=0.05),
+            reset_at_anneal=reset,
+            device="cpu",
+        )
+        expected = plain_states(data, IRM(50.0, anneal=4) + CLOvE(3.0), 7, reset_at=4 if reset else None, make=make)
+        torch.testing.assert_close(parameters(model), expected[-1], rtol=1e-5, atol=1e-6)
+        found[reset] = parameters(model)
+    assert not torch.allclose(found[True], found[False], atol=1e-4)
+
+
+class Tempered(PenalisedObjective):
+    """A penalty with a factor that is learned."""
+
+    def __init__(self, penalty):
+        super().__init__(penalty, anneal=0, rescale=False, loss="cross-entropy")
+        self.factor = nn.Parameter(torch.tensor(0.5))
+
+    def penalty_value(self, logits, y, domains, features):
+        return (self.factor - 2.0).square() + 0.0 * logits.sum()
+
+
+def test_parameters_of_the_objective_are_trained_with_the_models(tmp_path):
+    objective = Tempered(1.0)
+    options = {"batch_size": None, "optimizer": lambda p: torch.optim.SGD(p, lr=0.1), "device": "cpu"}
+    result = fit(network(), rows(), objective, steps=3, checkpoint=tmp_path / "run.safetensors", **options)
+    # (f − 2)² by steps of .1: f − 2 shrinks by 1 − .2 each
+    assert result.objective.factor.item() == pytest.approx(2 - 1.5 * 0.8**3, rel=1e-6)
+    assert objective.factor.item() == 0.5
+    resumed = fit(network(), rows(), objective, steps=5, checkpoint=tmp_path / "run.safetensors", **options)
+    assert resumed.objective.factor.item() == pytest.approx(2 - 1.5 * 0.8**5, rel=1e-6)
+    with pytest.raises(InputError, match="objective has parameters of its own; train the model with fit"):
+        Member((3,), objective, learning_rate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Averaging(decay=1.0), "decay is 1.0; pass a number between 0 and 1, such as 0.999, or None."),
+        (lambda: Averaging(start=-1), "start is -1; pass a whole number of at least 0."),
+        (lambda: Averaging(every=0), "every is 0; pass a whole number of at least 1."),
+        (
+            lambda: fit(line(), rows(), ERM(), steps=1, average=0.9),
+            "average is of type float; pass Averaging(), or Averaging(decay=0.999).",
+        ),
+    ],
+)
+def test_wrong_averages_are_named(make, sentence):
+    with pytest.raises(InputError) as raised:
+        make()
+    assert str(raised.value) == sentence

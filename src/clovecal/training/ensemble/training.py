@@ -56,6 +56,10 @@ class Member:
 
     def __post_init__(self) -> None:
         check_objective(self.objective)
+        if next(self.objective.parameters(), None) is not None:
+            raise InputError(
+                "objective", "has parameters of its own", "train the model with fit, which trains them too"
+            )
         check_positive(self.learning_rate, "learning_rate")
         if not self.weight_decay >= 0:
             raise InputError("weight_decay", f"is {self.weight_decay}", "pass a weight of 0 or more")

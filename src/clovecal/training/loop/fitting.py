@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from clovecal._checks import check_choice, check_count, check_positive
 from clovecal.errors import InputError
 from clovecal.progress import SILENT, Progress
 from clovecal.training.data import TrainingData, count_labels
+from clovecal.training.loop.averaging import Averaging
 from clovecal.training.loop.batches import BatchStream
 from clovecal.training.loop.checkpoint import RunFiles
 from clovecal.training.loop.predicting import as_device
@@ -46,6 +47,8 @@ class FitResult:
     history
         The logged lines: step, the objective's terms and learning rate of that step, the validation criterion after
         it (None: not finite).
+    objective
+        The objective after the last step, with its parameters, if it has any, as they were trained.
     """
 
     steps: int
@@ -53,6 +56,7 @@ class FitResult:
     stopped: str
     message: str
     history: tuple[dict[str, float | None], ...]
+    objective: Objective = field(compare=False, repr=False)
 
 
 def fit(
@@ -69,6 +73,8 @@ def fit(
     schedule: MakeSchedule | None = None,
     weight_decay: float = 0.0,
     clip_norm: float | None = None,
+    average: Averaging | None = None,
+    reset_at_anneal: bool = False,
     validation: TrainingData | None = None,
     stopping: EarlyStopping | None = None,
     device: torch.device | str | None = None,
@@ -90,7 +96,8 @@ def fit(
     data
         Rows to train on.
     objective
-        What to minimise; it is left as it was, so that a next run starts its annealing anew.
+        What to minimise; it is left as it was, so that a next run starts its annealing anew. Parameters of its own are
+        trained with the model's, in the copy that the result has.
     steps, epochs
         How long; name one.
     batch_size
@@ -110,6 +117,11 @@ def fit(
         the same gradient).
     clip_norm
         Largest norm of the gradient.
+    average
+        Let the run end in the average of its weights (SWA or EMA); None: in its last or best ones.
+    reset_at_anneal
+        Let the optimizer forget its moments at the step from which an annealed penalty has its weight, as DomainBed and
+        WILDS do: those of gradients of another size would slow or overshoot the next steps.
     validation, stopping
         Rows and rule of early stopping; stopping needs validation rows.
     device
@@ -178,6 +190,8 @@ def fit(
         raise InputError("weight_decay", f"is {weight_decay}", "pass a weight of 0 or more")
     if clip_norm is not None:
         check_positive(clip_norm, "clip_norm")
+    if average is not None and not isinstance(average, Averaging):
+        raise InputError("average", f"is {_in_words(average)}", "pass Averaging(), or Averaging(decay=0.999)")
     place = as_device(device)
     objective = copy.deepcopy(objective).to(place)
     with joined_processes(place), own_randomness(seed, place):
@@ -202,6 +216,8 @@ def fit(
             batch_size=batch_size,
             workers=workers,
             n_labels=count_labels(data.y) if objective.loss == "cross-entropy" else None,
+            average=average,
+            reset_at_anneal=reset_at_anneal,
         )
         identity = {
             "rows": len(data),
@@ -210,12 +226,15 @@ def fit(
             "balance": balance,
             "domains_per_batch": None if domains_per_batch is None else int(domains_per_batch),
             "seed": int(seed),
-            "objective": objective.settings + str([buffer.tolist() for buffer in objective.buffers()]),
+            "objective": objective.settings
+            + str([one.tolist() for one in (*objective.buffers(), *objective.parameters())]),
             "optimizer": run.optimizer_settings,
             "weight_decay": float(weight_decay),
             "clip_norm": None if clip_norm is None else float(clip_norm),
             "precision": precision,
             "stopping": None if stopping is None else stopping.settings,
+            "average": None if average is None else str(average),
+            "reset_at_anneal": bool(reset_at_anneal),
         }
         with closing(run):
             files = RunFiles(run, checkpoint, log, identity)
@@ -250,6 +269,7 @@ def fit(
         stopped=run.ended or "finished",
         message=message,
         history=tuple(files.history),
+        objective=objective,
     )
 
 

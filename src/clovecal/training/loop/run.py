@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import TypeAlias
 
 import torch
@@ -15,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clovecal.errors import InputError
 from clovecal.training.data import TrainingData
+from clovecal.training.loop.averaging import AveragedState, Averaging
 from clovecal.training.loop.batches import Batch
 from clovecal.training.loop.checkpoint import Checkpoint
 from clovecal.training.loop.predicting import logits_and_features, predict_logits
@@ -47,11 +50,18 @@ class Run:
         batch_size: int | None,
         workers: int,
         n_labels: int | None,
+        average: Averaging | None = None,
+        reset_at_anneal: bool = False,
     ) -> None:
         self.model, self.objective, self.device = model, objective, device
         self.n_labels = n_labels  # None: real targets
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = make_optimizer(self.parameters)
+        self.own_parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        self.optimizer = make_optimizer([*self.parameters, *self.own_parameters])
+        self.fresh = copy.deepcopy(self.optimizer.state_dict()["state"])
+        already = int(objective.step)
+        self.resets = {step - already for step in objective.anneal_steps} if reset_at_anneal else set()
+        self.average = AveragedState(model, average) if average is not None else None
         self.optimizer_settings = _settings(self.optimizer)  # before a schedule changes the learning rate
         self.schedule = make_schedule(self.optimizer) if make_schedule is not None else None
         if self.schedule is not None:
@@ -79,6 +89,9 @@ class Run:
 
     def take_step(self, batch: Batch) -> Loss:
         """Differentiate the objective on a batch and move the parameters."""
+        if self.step in self.resets:
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": copy.deepcopy(self.fresh), "param_groups": groups})
         with torch.autocast(self.device.type, dtype=self.autocast_to, enabled=self.autocast_to is not None):
             logits, features = logits_and_features(self.forward, batch.inputs)
         self._check_outputs(logits)
@@ -89,9 +102,10 @@ class Run:
             total = total + self.weight_decay * loss.scale * norm
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
+        self._share_own_gradients()
         if self.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+            nn.utils.clip_grad_norm_([*self.parameters, *self.own_parameters], self.clip_norm)
         self.rate, scale = self.optimizer.param_groups[0]["lr"], self.scaler.get_scale()
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -100,7 +114,17 @@ class Run:
             self.schedule.step()
         self.step += 1
         self.divergence.note(self.step, total, loss)
+        if self.average is not None:
+            self.average.note(self.step)
         return loss
+
+    def _share_own_gradients(self) -> None:
+        """Average what the processes have found for the objective's own parameters, as is done for the model's."""
+        if is_distributed():
+            for parameter in self.own_parameters:
+                if parameter.grad is not None:
+                    dist.all_reduce(parameter.grad)
+                    parameter.grad.div_(dist.get_world_size())
 
     def check(self) -> None:
         """End the run if it has diverged since the last check; else remember that the state is good."""
@@ -112,18 +136,20 @@ class Run:
         """Compare the validation criterion with the best so far, and end the run when it was long ago."""
         # without gradients four times the rows fit; those of a tensor, which are all in memory, by the thousand
         size = None if self.batch_size is None or isinstance(validation.inputs, Tensor) else 4 * self.batch_size
-        logits = predict_logits(
-            self.model,
-            validation.inputs,
-            device=self.device,
-            batch_size=size or 4096,
-            workers=self.workers,
-        )
+        with self.average.in_model() if self.average is not None else nullcontext():
+            logits = predict_logits(
+                self.model,
+                validation.inputs,
+                device=self.device,
+                batch_size=size or 4096,
+                workers=self.workers,
+            )
         self.forward.train()
         value = judge(logits, validation, stopping, loss=self.objective.loss)
         if value < self.best_value:
             self.best_value, self.best_step, self.waited = value, self.step, 0
-            self.best = copy_of(self.model.state_dict())
+            averaged = self.average is not None and self.average.count > 0
+            self.best = copy_of(self.average.state if averaged else self.model.state_dict())  # type: ignore[union-attr]
         else:
             self.waited += 1
             if self.waited >= stopping.patience:
@@ -142,18 +168,23 @@ class Run:
 
     def finish(self) -> tuple[int, str]:
         """Put the model into its final state; return that state's step and how the run ended, in a sentence."""
-        step = self.step
+        step, averaged = self.step, ""
         if self.best is not None:
             self.model.load_state_dict(self.best)
             step = self.best_step
         elif self.ended == "diverged":
             step = self.divergence.restore()
+        elif self.average is not None and self.average.count:
+            self.model.load_state_dict(self.average.state)
+            averaged = f"; the model has the average of {self.average.count:,} states"
         self.model.eval()
         if self.ended == "diverged":
             return step, f"{self.cause}; the model is in its state of step {step}. {_REMEDY}"
         how = f"{'Stopped early after' if self.ended == 'early' else 'Trained for'} {self.step} steps"
         if self.all_refused:
             return step, f"{how}; no state reached min_accuracy with a finite criterion; the model is in its last."
+        if averaged:
+            return step, f"{how}{averaged}."
         return step, f"{how}." if step == self.step else f"{how}; the model is in its state of step {step}, the best."
 
     def state(self, random: Mapping[str, Tensor]) -> Checkpoint:
@@ -168,6 +199,7 @@ class Run:
         # the last good state is this one, unless the run has just diverged
         kept.put("good", self.divergence.good_state if self.ended == "diverged" else {})
         kept.put("random", random)
+        kept.put("average", self.average.state if self.average is not None else {})
         kept.values["run"] = {
             "step": self.step,
             "ended": self.ended,
@@ -176,6 +208,7 @@ class Run:
             "best_step": self.best_step,
             "waited": self.waited,
             "good_step": self.divergence.good_step,
+            "averaged": self.average.count if self.average is not None else 0,
         }
         return kept
 
@@ -197,6 +230,8 @@ class Run:
             self.divergence.good_state, self.divergence.good_step = self._on_device(kept.take("good")), run["good_step"]
         else:
             self.divergence.take_as_good(self.step)
+        if self.average is not None:
+            self.average.restore(self._on_device(kept.take("average")), run["averaged"])
         self._set_random_state(kept.take("random"))
 
     def random_state(self) -> dict[str, Tensor]:

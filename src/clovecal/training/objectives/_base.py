@@ -40,8 +40,9 @@ class Loss(NamedTuple):
 class Objective(nn.Module):
     """What training minimises.
 
-    It owns no model, optimizer or device, and is a module only for its buffers (steps done, weights of domains), which
-    a checkpoint keeps. Calling it in training mode counts a step.
+    It owns no model, optimizer or device, and is a module for its buffers (steps done, weights of domains), which a
+    checkpoint keeps, and for parameters of its own if it has any, which `fit` trains. Calling it in training mode
+    counts a step.
 
     Parameters
     ----------
@@ -69,13 +70,20 @@ class Objective(nn.Module):
         features
             (n, d) representations, for `CORAL` and `Fishr`.
         """
-        loss, state = self.compute(dict(self.named_buffers()), logits=logits, y=y, domains=domains, features=features)
+        buffers = self._state()
+        loss, state = self.compute(buffers, logits=logits, y=y, domains=domains, features=features)
         if self.training:
             with torch.no_grad():
-                for name, buffer in self.named_buffers():
+                for name, buffer in buffers.items():
                     if state[name] is not buffer:
                         buffer.copy_(state[name])
         return loss
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the buffers by name; torch's walk through modules takes long where there is one only."""
+        if self._modules:
+            return dict(self.named_buffers())
+        return {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
 
     def compute(
         self,
@@ -110,6 +118,11 @@ class Objective(nn.Module):
         own = {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "training"}
         parts = [part.settings for part in self.children() if isinstance(part, Objective)]
         return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in own.items()] + parts)})"
+
+    @property
+    def anneal_steps(self) -> tuple[int, ...]:
+        """The steps from which an annealed penalty has its weight."""
+        return ()
 
     def feature_scale(self, width: int, padded: int) -> float | None:
         """Return by what to multiply features of this width that zeros pad to another, for the same loss as without.
@@ -180,6 +193,11 @@ class PenalisedObjective(Objective):
         self.register_buffer("penalty", torch.tensor(float(penalty)))
         self.register_buffer("anneal", torch.tensor(check_count(anneal, "anneal", at_least=0)))
 
+    @property
+    def anneal_steps(self) -> tuple[int, ...]:
+        """The step from which the penalty has its weight, unless that is the first."""
+        return (int(self.anneal),) if int(self.anneal) else ()
+
     def penalty_value(self, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None) -> Tensor:
         """Return the penalty itself, averaged over the domains that the batch has.
 
@@ -219,6 +237,11 @@ class _Both(Objective):
             raise InputError("both objectives", "of a sum have a risk of their own (GroupDRO)", "use one of them")
         super().__init__(loss=first.loss)
         self.first, self.second = first, second
+
+    @property
+    def anneal_steps(self) -> tuple[int, ...]:
+        """Those of both."""
+        return tuple(sorted({*self.first.anneal_steps, *self.second.anneal_steps}))
 
     def feature_scale(self, width: int, padded: int) -> float | None:
         """Return the scale of the parts that look at features, or None."""

@@ -7,10 +7,9 @@ from typing import Unpack
 
 from torch import Tensor
 
-from clovecal.training._mmce import mmce_between, mmce_in_domains
+from clovecal.training._mmce import mean_mmce, mmce_between
 from clovecal.training._mmce_options import CheckedMmceOptions, MmceOptions
 from clovecal.training.batch_domains import BatchDomains
-from clovecal.training.losses import mean_over_domains
 from clovecal.training.objectives._base import PenalisedObjective
 
 
@@ -66,4 +65,4 @@ class CLOvE(PenalisedObjective):
         """Return the domains' mean MMCE, or how far they are apart."""
         if self._between is not None:
             return mmce_between(logits, y, domains, self._chosen, self._between)
-        return mean_over_domains(*mmce_in_domains(logits, y, domains, self._chosen))
+        return mean_mmce(logits, y, domains, self._chosen)
