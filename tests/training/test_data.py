@@ -323,3 +323,35 @@ def test_wrong_sizes_are_named() -> None:
         list(epoch_batches(unequal_strata(), batch_size=2, balance=True, seed=0, epoch=0))
     with pytest.raises(InputError, match="batch_size is 0; pass a whole number of at least 1"):
         list(epoch_batches(unequal_strata(), batch_size=0, balance=True, seed=0, epoch=0))
+
+
+def test_class_weights_by_hand():
+    # 3 rows of class 0 and 1 of class 2, of two classes that there are: 4/(2·3) and 4/(2·1)
+    rows = TrainingData.of(torch.zeros(4, 1), [0, 0, 2, 0], domains=list("AABB"), class_weight="balanced")
+    assert rows.weight.tolist() == pytest.approx([2 / 3, 2 / 3, 2.0, 2 / 3])
+    both = TrainingData.of(
+        torch.zeros(4, 1), [0, 0, 2, 0], domains=list("AABB"), sample_weight=[1, 0, 3, 2], class_weight={0: 1, 2: 5}
+    )
+    assert both.weight.tolist() == [1.0, 0.0, 15.0, 2.0]
+    assert both.select([2, 3]).weight.tolist() == [15.0, 2.0]
+    assert TrainingData.of(torch.zeros(4, 1), [0, 0, 1, 0], domains=list("AABB")).weight is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sample_weight": [1.0, 2.0]}, "sample_weight has shape (2,) for 4 rows; pass one weight per row."),
+        ({"sample_weight": [1.0, -2.0, 1.0, 1.0]}, "sample_weight at row 1 is -2; pass weights of 0 or more."),
+        ({"sample_weight": [0, 0, 0, 0]}, "sample_weight is 0 in every row; let some rows weigh something."),
+        ({"class_weight": "even"}, "class_weight is 'even'; pass 'balanced', or a weight for each label."),
+        ({"class_weight": {0: 1.0}}, "class_weight has no weight of label 1; pass one of 0 or more for each label."),
+        (
+            {"class_weight": {0: 1.0, 1: -1.0}},
+            "class_weight has a weight below 0, or one that is not finite; pass one of 0 or more for each label.",
+        ),
+    ],
+)
+def test_wrong_weights_are_named(options, message):
+    with pytest.raises(InputError) as raised:
+        TrainingData.of(torch.zeros(4, 1), [0, 1, 1, 0], domains=list("AABB"), **options)
+    assert str(raised.value) == message

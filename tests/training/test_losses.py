@@ -901,3 +901,34 @@ def test_wrong_domains_are_refused(domains: Tensor, message: str) -> None:
             function(torch.zeros(6), torch.zeros(6), domains)
     with pytest.raises(InputError, match=message):
         losses.coral(torch.zeros(6, 2), domains)
+
+
+# Smoothed labels and the focal loss
+
+
+def test_smoothed_labels_are_torchs_of_two_classes_and_of_several() -> None:
+    logits, y = batch(20, 30, classes=3)
+    expected = torch.nn.functional.cross_entropy(logits, y, label_smoothing=0.2, reduction="none")
+    torch.testing.assert_close(losses.row_losses(logits, y, smoothing=0.2), expected)
+    logits, y = batch(20, 30)
+    both = torch.stack((torch.zeros_like(logits), logits), dim=1)
+    expected = torch.nn.functional.cross_entropy(both, y, label_smoothing=0.2, reduction="none")
+    torch.testing.assert_close(losses.row_losses(logits, y, smoothing=0.2), expected)
+
+
+def test_the_focal_loss_is_its_formula_and_finite_at_the_ends() -> None:
+    for classes in (1, 3):
+        logits, y = batch(20, 31, classes=classes)
+        for focal in (0.5, 2.0):
+            p = torch.sigmoid(logits) if classes == 1 else torch.softmax(logits, dim=1)
+            own = torch.where(y == 1, p, 1 - p) if classes == 1 else p[torch.arange(20), y]
+            found = losses.row_losses(logits, y, focal=focal)
+            expected = -((1 - own) ** focal) * own.log()
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(
+                gradient(found.sum(), logits), gradient(expected.sum(), logits), rtol=1e-8, atol=1e-10
+            )
+    sure = torch.tensor([60.0, -60.0], requires_grad=True)
+    found = losses.row_losses(sure, torch.tensor([1, 1]), focal=0.5)
+    assert found.tolist() == pytest.approx([0.0, 60.0])
+    assert torch.isfinite(gradient(found.sum(), sure)).all()

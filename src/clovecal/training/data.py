@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -32,14 +32,25 @@ class TrainingData:
         (n,) labels: 0 … C−1, or real targets.
     domains
         Which row is in which domain; no matrix of rows by domains.
+    weight
+        (n,) weights of the rows in the risk, or None.
     """
 
     inputs: Tensor | Sequence[Any]
     y: Tensor
     domains: Domains
+    weight: Tensor | None = None
 
     @classmethod
-    def of(cls, inputs: Any, y: Any, *, domains: Any) -> Self:
+    def of(
+        cls,
+        inputs: Any,
+        y: Any,
+        *,
+        domains: Any,
+        sample_weight: Any = None,
+        class_weight: str | Mapping[int, float] | None = None,
+    ) -> Self:
         """Return checked rows.
 
         Parameters
@@ -51,6 +62,12 @@ class TrainingData:
             n labels: integers from 0, or floating targets of a regression.
         domains
             n labels, an n×k 0/1 membership matrix, or a `Domains`.
+        sample_weight
+            n weights of 0 or more. The risk is the weighted mean; penalties, batches and early stopping count rows.
+        class_weight
+            "balanced": each class weighs the same in all (each row n/(C·n_c), as in scikit-learn), or the weight of
+            each label. It multiplies ``sample_weight``. A classifier that is trained so predicts for other shares of
+            the classes than there are: recalibrate it.
 
         Examples
         --------
@@ -70,7 +87,8 @@ class TrainingData:
             raise InputError(
                 "inputs", f"has {len(inputs)} rows and y has {len(labels)}", "pass one input for each label"
             )
-        return cls(inputs, labels, Domains.of(domains, len(labels)))
+        weight = _weights(labels, sample_weight, class_weight)
+        return cls(inputs, labels, Domains.of(domains, len(labels)), weight)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -93,7 +111,8 @@ class TrainingData:
         codes = np.array([number[name] for name in kept.names], dtype=np.intp)[kept.codes]
         index = torch.as_tensor(chosen)
         domains = Domains(self.domains.names, codes, kept.rows, len(chosen))
-        return type(self)(self.inputs[index], self.y[index], domains)
+        weight = None if self.weight is None else self.weight[index]
+        return type(self)(self.inputs[index], self.y[index], domains, weight)
 
 
 def count_labels(y: Tensor) -> int:
@@ -102,6 +121,42 @@ def count_labels(y: Tensor) -> int:
     if lowest < 0 or (y.is_floating_point() and bool((y != y.round()).any())):
         raise InputError("y", "has values other than 0, 1, …", "number the classes from 0, or use the squared loss")
     return int(y.max()) + 1
+
+
+def _weights(y: Tensor, sample_weight: Any, class_weight: str | Mapping[int, float] | None) -> Tensor | None:
+    """Return the rows' weights, or None where all are the same."""
+    if sample_weight is None and class_weight is None:
+        return None
+    weight = torch.ones(len(y)) if sample_weight is None else _finite_tensor(sample_weight, "sample_weight").float()
+    if weight.shape != y.shape:
+        raise InputError(
+            "sample_weight", f"has shape {tuple(weight.shape)} for {len(y)} rows", "pass one weight per row"
+        )
+    if bool((weight < 0).any()):
+        row = int((weight < 0).nonzero()[0, 0])
+        raise InputError("sample_weight", f"is {weight[row].item():g}", "pass weights of 0 or more", row=row)
+    if class_weight is not None:
+        weight = weight * _of_classes(y, class_weight)
+    if not bool(weight.any()):
+        raise InputError("sample_weight", "is 0 in every row", "let some rows weigh something")
+    return weight
+
+
+def _of_classes(y: Tensor, class_weight: str | Mapping[int, float]) -> Tensor:
+    counts = torch.bincount(y.long(), minlength=count_labels(y)).float()
+    if class_weight == "balanced":
+        present = int((counts > 0).sum())
+        return (len(y) / (present * counts.clamp(min=1)))[y.long()]
+    if not isinstance(class_weight, Mapping):
+        raise InputError("class_weight", f"is {class_weight!r}", "pass 'balanced', or a weight for each label")
+    missing = [label for label in y.unique().tolist() if label not in class_weight]
+    if missing or not all(0 <= value < math.inf for value in class_weight.values()):
+        raise InputError(
+            "class_weight",
+            f"has no weight of label {missing[0]:g}" if missing else "has a weight below 0, or one that is not finite",
+            "pass one of 0 or more for each label",
+        )
+    return torch.tensor([float(class_weight.get(label, 0.0)) for label in range(len(counts))])[y.long()]
 
 
 def strata_of(domains: Domains) -> tuple[IntArray, ...]:

@@ -408,15 +408,38 @@ def group_weights_update(weights: Tensor, losses: Tensor, *, step_size: float) -
     return torch.softmax(weights.log() + step_size * losses.detach(), dim=0)
 
 
-def row_losses(logits: Tensor, y: Tensor, *, loss: str = "cross-entropy") -> Tensor:
-    """Return the loss of each row, (n,): cross-entropy of (n,) or (n, C) logits, or squared error."""
+def row_losses(
+    logits: Tensor, y: Tensor, *, loss: str = "cross-entropy", smoothing: float = 0.0, focal: float = 0.0
+) -> Tensor:
+    """Return the loss of each row, (n,): cross-entropy of (n,) or (n, C) logits, or squared error.
+
+    Parameters
+    ----------
+    logits, y, loss
+        As in `irm_penalty`.
+    smoothing, focal
+        Of the cross-entropy: the share of a label that is spread over all C classes (of binary logits, two), and the
+        exponent γ of the factor (1 − p)^γ, with p the probability of the label.
+    """
     with full_precision(logits):
         z = checked_predictions(logits, y, loss)
         if loss == "squared":
             return (z - y.to(z.dtype)).square()
         if z.ndim == 1:
-            return functional.binary_cross_entropy_with_logits(z, y.to(z.dtype), reduction="none")
-        return functional.cross_entropy(z, y.long(), reduction="none")
+            target = y.to(z.dtype)
+            soft = target if not smoothing else target * (1 - smoothing) + smoothing / 2
+            value = functional.binary_cross_entropy_with_logits(z, soft, reduction="none")
+        else:
+            value = functional.cross_entropy(z, y.long(), reduction="none", label_smoothing=smoothing)
+        if not focal:
+            return value
+        if z.ndim == 1:
+            log_odds_against = torch.where(y > 0, -z, z)
+        else:
+            own = y.long()[:, None]
+            others = z.scatter(1, own, -torch.inf)
+            log_odds_against = torch.logsumexp(others, dim=1) - z.gather(1, own).squeeze(1)
+        return torch.exp(focal * functional.logsigmoid(log_odds_against)) * value  # (1 − p)^γ, without a root of 0
 
 
 def mean_by_domain(values: Tensor, domains: BatchDomainsLike, *, n_domains: int | None = None) -> tuple[Tensor, Tensor]:

@@ -401,3 +401,30 @@ def test_labels_beyond_the_outputs_and_inputs_that_are_no_tensor_are_named():
 def test_wrong_members_are_named(options, message):
     with pytest.raises(InputError, match=message):
         Member((3,), ERM(), **options)
+
+
+@pytest.mark.parametrize("batch_size", [None, 30])
+def test_weighted_rows_are_weighted_by_both_loops(batch_size):
+    plain, members = rows_of_three_domains(), members_of(clove)
+    data = TrainingData.of(
+        plain.inputs, plain.y, domains=plain.domains, sample_weight=1.0 + plain.inputs[:, 1].square()
+    )
+    options = {"steps": 10, "batch_size": batch_size}
+    trained, unweighted = (
+        train_ensemble(members, data, **CPU, **options),
+        train_ensemble(members, plain, **CPU, **options),
+    )
+    for number, member in enumerate(members):
+        model = MLP(4, hidden=member.hidden, seed=member.seed, dtype=torch.float64)
+        fit(
+            model,
+            data,
+            member.objective,
+            optimizer=lambda parameters, rate=member.learning_rate: torch.optim.Adam(parameters, lr=rate),
+            weight_decay=member.weight_decay,
+            seed=member.batches_from,
+            device="cpu",
+            **options,
+        )
+        assert largest_difference(trained.member(number), model) <= 1e-9
+        assert largest_difference(trained.member(number), unweighted.member(number)) > 1e-5

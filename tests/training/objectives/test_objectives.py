@@ -432,3 +432,61 @@ def test_wrong_batches_are_named() -> None:
             objective(**{**rows, "domains": rows["domains"][:5]})
         with pytest.raises(InputError, match=r"domains has dtype torch.float64"):
             objective(**{**rows, "domains": rows["domains"].double()})
+
+
+# Weights of rows, smoothed labels, the focal loss
+
+
+def test_weighted_risks_by_hand() -> None:
+    rows = batch(4, 7)
+    losses_ = losses.row_losses(rows["logits"], rows["y"]).detach()
+    a, b, c, _ = losses_.tolist()
+    weight = torch.tensor([1.0, 2.0, 3.0, 0.0])
+    assert close(ERM()(**rows, weight=weight).terms["risk"], (a + 2 * b + 3 * c) / 6)
+    # domains 0 (rows 0, 2) and 1 (rows 1, 3)
+    risks = torch.tensor([(a + 3 * c) / 4, b], dtype=torch.float64)
+    shares = torch.softmax(0.5 * risks, dim=0)
+    assert GroupDRO(2, step_size=0.5)(**rows, weight=weight).total.item() == pytest.approx(
+        (shares * risks).sum().item(), rel=1e-6
+    )
+    assert close(
+        (CLOvE(5.0, rescale=False) + GroupDRO(2))(**rows, weight=weight).terms["CLOvE"],
+        CLOvE(5.0)(**rows).terms["CLOvE"],
+    )
+
+
+def test_a_row_of_weight_two_is_that_row_twice() -> None:
+    rows = batch(12, 8)
+    weight = torch.tensor([1.0, 2.0, 0.0] * 4)
+    again = torch.repeat_interleave(torch.arange(12), weight.long())
+    twice = {name: column[again] for name, column in rows.items()}
+    for make in (ERM, lambda: GroupDRO(2), lambda: ERM(focal=2.0)):
+        assert close(make()(**rows, weight=weight).terms["risk"], make()(**twice).terms["risk"])
+
+
+def test_a_sum_takes_the_row_losses_of_the_one_that_changes_them() -> None:
+    rows = batch(20, 9)
+    changed = losses.row_losses(rows["logits"], rows["y"], smoothing=0.1, focal=2.0)
+    by_domain = torch.stack([changed[rows["domains"] == e].mean() for e in range(2)])
+    own = ERM(smoothing=0.1, focal=2.0)
+    assert own.settings == "ERM(loss='cross-entropy', smoothing=0.1, focal=2.0)"
+    assert close((own + CLOvE(3.0))(**rows).terms["risk"], changed.mean())
+    assert close((CLOvE(3.0) + own)(**rows).terms["risk"], changed.mean())
+    weights = torch.softmax(0.01 * by_domain.detach(), dim=0)
+    assert close((GroupDRO(2) + own)(**rows).total, (weights * by_domain).sum())
+    with pytest.raises(InputError, match="both objectives of a sum change the loss of a row"):
+        own + ERM(smoothing=0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"smoothing": 1.0}, "smoothing is 1.0; pass a share from 0 to below 1, such as 0.1."),
+        ({"focal": -1.0}, "focal is -1.0; pass an exponent of 0 or more, such as 2.0."),
+        ({"focal": 2.0, "loss": "squared"}, "focal is for classes; leave it out with the squared loss."),
+    ],
+)
+def test_wrong_losses_of_rows_are_named(options: Any, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        ERM(**options)
+    assert str(raised.value) == message

@@ -69,7 +69,7 @@ class StackedRun:
         buffers = [dict(objective.named_buffers()) for objective in objectives]
         self._state = {name: torch.stack([own[name] for own in buffers]).to(device) for name in buffers[0]}
         assert isinstance(data.inputs, Tensor)
-        self._y, self._inputs = data.y, data.inputs
+        self._y, self._inputs, self._weight = data.y, data.inputs, data.weight
         self._domains = RowDomains(data.domains, device)
         self._all_domains = self._domains.take(slice(None)) if batch_size is None else None
         self._optimizer: StackedOptimizer = (StackedAdam if optimizer == "adam" else StackedAdagrad)(stack.flat)
@@ -126,10 +126,11 @@ class StackedRun:
         """Take a step of every model on rows (1 or M, batch), or on all rows."""
         if rows is None:
             assert self._all_domains is not None
-            inputs, y, domains = self._inputs, self._y, self._all_domains
+            inputs, y, domains, weight = self._inputs, self._y, self._all_domains, self._weight
         else:
             index = rows[0] if self._shared else rows
             inputs, y, domains = self._inputs[index], self._y[index], self._domains.take(index)
+            weight = None if self._weight is None else self._weight[index]
         flat = self.stack.flat
         with torch.autocast(
             flat.device.type, dtype=self._autocast_to, enabled=self._autocast_to is not None, cache_enabled=False
@@ -139,7 +140,9 @@ class StackedRun:
             features = features * self._feature_scale
         own = None if self._shared else 0
         try:
-            loss, state = vmap(self._compute, in_dims=(0, 0, own, own, 0))(self._state, logits, y, domains, features)
+            loss, state = vmap(self._compute, in_dims=(0, 0, own, own, 0, None if weight is None else own))(
+                self._state, logits, y, domains, features, weight
+            )
         except RuntimeError as error:
             if not str(error).startswith("vmap"):
                 raise
@@ -162,10 +165,11 @@ class StackedRun:
                 buffer.copy_(state[name])
 
     def _compute(
-        self, state: State, logits: Tensor, y: Tensor, domains: Tensor, features: Tensor
+        self, state: State, logits: Tensor, y: Tensor, domains: Tensor, features: Tensor, weight: Tensor | None
     ) -> tuple[Loss, State]:
         by = self._domains.as_batch(domains)
-        return self._objective.compute(state, logits=logits, y=y, domains=by, features=features)
+        more = {} if weight is None else {"weight": weight}
+        return self._objective.compute(state, logits=logits, y=y, domains=by, features=features, **more)
 
     def _note(self, loss: Loss, gradient: Tensor) -> None:
         """Count the step, and remember on the device which models' losses or gradients stopped being finite."""

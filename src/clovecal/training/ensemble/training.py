@@ -184,7 +184,8 @@ def train_ensemble(
     check_count(steps, "steps")
     check_progress(progress)
     place = as_device(device)
-    rows = TrainingData(inputs.to(place, dtype), data.y.to(place), data.domains)
+    weight = None if data.weight is None else data.weight.to(place)
+    rows = TrainingData(inputs.to(place, dtype), data.y.to(place), data.domains, weight)
     widths = [(inputs.shape[1], *member.hidden, n_outputs) for member in members]
     lots = _lots(widths, _rows_held(members, batch_size, inputs), dtype.itemsize, max_bytes or _free_bytes(place))
     stacks: list[StackedMLP] = []

@@ -24,6 +24,7 @@ class Batch(NamedTuple):
     inputs: Any
     y: Tensor
     domains: BatchDomains
+    weight: Tensor | None = None
 
 
 class BatchStream:
@@ -68,8 +69,9 @@ class BatchStream:
         """Yield the batches of step ``step`` and all later ones."""
         inputs = self._data.inputs
         y, domains = self._data.y.to(self._device), RowDomains(self._data.domains, self._device)
+        weight = None if self._data.weight is None else self._data.weight.to(self._device)
         if isinstance(inputs, Tensor):
-            yield from self._from_tensor(inputs.to(self._device), y, domains, step)
+            yield from self._from_tensor(inputs.to(self._device), y, domains, weight, step)
             return
         batches = read_batches(
             inputs,
@@ -80,7 +82,7 @@ class BatchStream:
         )
         for read, rows in batches:
             index = rows.to(self._device, non_blocking=True)
-            yield Batch(on_device(read, self._device), y[index], domains.batch(index))
+            yield Batch(on_device(read, self._device), y[index], domains.batch(index), _at(weight, index))
 
     def rows_from(self, step: int) -> Iterator[IntArray]:
         """Yield the row numbers of this process's share of each batch, from that of step ``step`` on."""
@@ -91,15 +93,17 @@ class BatchStream:
                     yield rows[self._share()]
             epoch, done = epoch + 1, 0
 
-    def _from_tensor(self, inputs: Tensor, y: Tensor, domains: RowDomains, step: int) -> Iterator[Batch]:
+    def _from_tensor(
+        self, inputs: Tensor, y: Tensor, domains: RowDomains, weight: Tensor | None, step: int
+    ) -> Iterator[Batch]:
         if self._how["batch_size"] is None:
             own = self._share()
-            whole = Batch(inputs[own], y[own], domains.batch(own))
+            whole = Batch(inputs[own], y[own], domains.batch(own), _at(weight, own))
             while True:
                 yield whole
         for rows in self.rows_from(step):
             index = torch.as_tensor(rows).to(self._device, non_blocking=True)
-            yield Batch(inputs[index], y[index], domains.batch(index))
+            yield Batch(inputs[index], y[index], domains.batch(index), _at(weight, index))
 
     def _share(self) -> slice:
         """Return which rows of a batch are this process's."""
@@ -169,6 +173,10 @@ class _OrError(Dataset[Any]):
             return self._inputs[row], row
         except InputError as error:
             return error
+
+
+def _at(weight: Tensor | None, index: Tensor | slice) -> Tensor | None:
+    return None if weight is None else weight[index]
 
 
 def _together(items: list[Any]) -> Any:

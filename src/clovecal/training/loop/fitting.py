@@ -221,6 +221,7 @@ def fit(
         )
         identity = {
             "rows": len(data),
+            "weights": None if data.weight is None else float(data.weight.double().sum()),
             "domains": list(data.names),
             "batch_size": None if batch_size is None else int(batch_size),
             "balance": balance,

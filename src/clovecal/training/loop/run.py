@@ -95,7 +95,8 @@ class Run:
         with torch.autocast(self.device.type, dtype=self.autocast_to, enabled=self.autocast_to is not None):
             logits, features = logits_and_features(self.forward, batch.inputs)
         self._check_outputs(logits)
-        loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.domains, features=features)
+        more = {} if batch.weight is None else {"weight": batch.weight}  # an objective of one's own may take none
+        loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.domains, features=features, **more)
         total = loss.total
         if self.weight_decay:
             norm = torch.stack([parameter.square().sum() for parameter in self.parameters]).sum()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clovecal._checks import check_choice, check_count
 from clovecal.errors import InputError
 from clovecal.training.batch_domains import BatchDomains, BatchDomainsLike
-from clovecal.training.loop.processes import mean_over_processes
+from clovecal.training.loop.processes import mean_over_processes, sum_over_processes
 from clovecal.training.losses import row_losses
 
 State: TypeAlias = Mapping[str, Tensor]
@@ -58,7 +58,15 @@ class Objective(nn.Module):
         self.loss = loss
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
-    def forward(self, *, logits: Tensor, y: Tensor, domains: BatchDomainsLike, features: Tensor | None = None) -> Loss:
+    def forward(
+        self,
+        *,
+        logits: Tensor,
+        y: Tensor,
+        domains: BatchDomainsLike,
+        features: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Loss:
         """Return the loss of a batch.
 
         Parameters
@@ -69,9 +77,12 @@ class Objective(nn.Module):
             (n,) integer codes (negative: in no domain), an (n, k) membership matrix, or `BatchDomains`.
         features
             (n, d) representations, for `CORAL` and `Fishr`.
+        weight
+            (n,) weights of the rows in the risk, which is then Σ wᵢ lossᵢ / Σ wᵢ; None: all the same. Penalties compare
+            the domains as they are: they count rows.
         """
         buffers = self._state()
-        loss, state = self.compute(buffers, logits=logits, y=y, domains=domains, features=features)
+        loss, state = self.compute(buffers, logits=logits, y=y, domains=domains, features=features, weight=weight)
         if self.training:
             with torch.no_grad():
                 for name, buffer in buffers.items():
@@ -93,17 +104,18 @@ class Objective(nn.Module):
         y: Tensor,
         domains: BatchDomainsLike,
         features: Tensor | None = None,
+        weight: Tensor | None = None,
     ) -> tuple[Loss, State]:
         """Return the loss and the buffers after it: a pure function of the buffers before it.
 
         Under ``vmap`` and a full-graph ``torch.compile`` pass ``domains`` as `BatchDomains` made with ``n_domains``, or
         as a matrix: counting codes needs values.
         """
-        losses = row_losses(logits, y, loss=self.loss)
+        losses = self._row_losses(logits, y)
         by = BatchDomains.of(domains, len(y), device=y.device)
-        risk, state = self._risk(state, losses, by)
-        penalty, terms, weight = self._penalty(state, logits, y, by, features)
-        scale = 1 / weight.clamp(min=1)
+        risk, state = self._risk(state, losses, by, None if weight is None else weight.to(losses.dtype))
+        penalty, terms, divisor = self._penalty(state, logits, y, by, features)
+        scale = 1 / divisor.clamp(min=1)
         loss = Loss((risk + penalty) * scale, {"risk": risk.detach(), **terms}, scale)
         steps = {name: count + 1 for name, count in state.items() if name.rpartition(".")[2] == "step"}
         return loss, {**state, **steps}
@@ -135,9 +147,20 @@ class Objective(nn.Module):
     def _has_own_risk(self) -> bool:
         return type(self)._risk is not Objective._risk
 
-    def _risk(self, state: State, losses: Tensor, domains: BatchDomains) -> tuple[Tensor, State]:
+    @property
+    def _has_own_row_losses(self) -> bool:
+        return False
+
+    def _row_losses(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return each row's loss, which the risk averages."""
+        return row_losses(logits, y, loss=self.loss)
+
+    def _risk(self, state: State, losses: Tensor, domains: BatchDomains, weight: Tensor | None) -> tuple[Tensor, State]:
         """Return the mean over all rows, those in no domain included."""
-        return mean_over_processes(losses), state
+        if weight is None:
+            return mean_over_processes(losses), state
+        whole = sum_over_processes(weight.sum())
+        return sum_over_processes((weight * losses).sum()) / whole.clamp(min=torch.finfo(whole.dtype).tiny), state
 
     def _penalty(
         self, state: State, logits: Tensor, y: Tensor, domains: BatchDomains, features: Tensor | None
@@ -235,6 +258,8 @@ class _Both(Objective):
             )
         if first._has_own_risk and second._has_own_risk:
             raise InputError("both objectives", "of a sum have a risk of their own (GroupDRO)", "use one of them")
+        if first._has_own_row_losses and second._has_own_row_losses:
+            raise InputError("both objectives", "of a sum change the loss of a row", "let one of them do so")
         super().__init__(loss=first.loss)
         self.first, self.second = first, second
 
@@ -256,9 +281,16 @@ class _Both(Objective):
     def _has_own_risk(self) -> bool:
         return self.first._has_own_risk or self.second._has_own_risk
 
-    def _risk(self, state: State, losses: Tensor, domains: BatchDomains) -> tuple[Tensor, State]:
+    @property
+    def _has_own_row_losses(self) -> bool:
+        return self.first._has_own_row_losses or self.second._has_own_row_losses
+
+    def _row_losses(self, logits: Tensor, y: Tensor) -> Tensor:
+        return (self.first if self.first._has_own_row_losses else self.second)._row_losses(logits, y)
+
+    def _risk(self, state: State, losses: Tensor, domains: BatchDomains, weight: Tensor | None) -> tuple[Tensor, State]:
         own = "first" if self.first._has_own_risk else "second"
-        risk, changed = getattr(self, own)._risk(_part(state, own), losses, domains)
+        risk, changed = getattr(self, own)._risk(_part(state, own), losses, domains, weight)
         return risk, {**state, **{f"{own}.{name}": value for name, value in changed.items()}}
 
     def _penalty(

@@ -46,7 +46,7 @@ class GroupDRO(Objective):
         self.step_size = check_positive(step_size, "step_size")
         self.register_buffer("weights", torch.full((n_domains,), 1 / n_domains))
 
-    def _risk(self, state: State, losses: Tensor, domains: BatchDomains) -> tuple[Tensor, State]:
+    def _risk(self, state: State, losses: Tensor, domains: BatchDomains, weight: Tensor | None) -> tuple[Tensor, State]:
         weights = state["weights"]
         absent = len(weights) - domains.n_domains
         if absent < 0:
@@ -55,7 +55,11 @@ class GroupDRO(Objective):
                 f"has {domains.n_domains} domains but GroupDRO was made for {len(weights)}",
                 f"make it with n_domains={domains.n_domains}",
             )
-        by_domain = functional.pad(mean_by_domain(losses, domains)[0], (0, absent))
+        risks, _ = mean_by_domain(losses if weight is None else weight * losses, domains)
+        if weight is not None:
+            mean_weight, _ = mean_by_domain(weight, domains)
+            risks = risks / mean_weight.clamp(min=torch.finfo(weight.dtype).tiny)
+        by_domain = functional.pad(risks, (0, absent))
         if self.training:
             weights = group_weights_update(weights, by_domain.to(weights.dtype), step_size=self.step_size)
         return (weights * by_domain).sum(), {**state, "weights": weights}
