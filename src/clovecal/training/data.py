@@ -149,7 +149,7 @@ def _of_classes(y: Tensor, class_weight: str | Mapping[int, float]) -> Tensor:
         return (len(y) / (present * counts.clamp(min=1)))[y.long()]
     if not isinstance(class_weight, Mapping):
         raise InputError("class_weight", f"is {class_weight!r}", "pass 'balanced', or a weight for each label")
-    missing = [label for label in y.unique().tolist() if label not in class_weight]
+    missing = [label for label in sorted(set(y.tolist())) if label not in class_weight]
     if missing or not all(0 <= value < math.inf for value in class_weight.values()):
         raise InputError(
             "class_weight",

@@ -64,6 +64,7 @@ def rows():
     [
         ("erm", {}, ERM()),
         ("erm", {"loss": "squared"}, ERM(loss="squared")),
+        ("erm", {"smoothing": 0.1, "focal": 2.0}, ERM(smoothing=0.1, focal=2.0)),
         ("irm", {"penalty": 2.0, "halves": True, "rescale": False}, IRM(2.0, halves=True, rescale=False)),
         ("irm-halves", {"penalty": 2.0, "anneal": 3}, IRM(2.0, anneal=3, halves=True)),
         ("coral", {"penalty": 2.0, "anneal": 3, "loss": "squared"}, CORAL(2.0, anneal=3, loss="squared")),

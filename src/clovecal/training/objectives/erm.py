@@ -51,12 +51,11 @@ class ERM(Objective):
             raise InputError("smoothing", f"is {smoothing!r}", "pass a share from 0 to below 1, such as 0.1")
         if not (isinstance(focal, Real) and 0 <= focal < float("inf")):
             raise InputError("focal", f"is {focal!r}", "pass an exponent of 0 or more, such as 2.0")
-        changed = {"smoothing": float(smoothing), "focal": float(focal)}
-        changed = {name: value for name, value in changed.items() if value}
-        if changed and loss != "cross-entropy":
-            raise InputError(next(iter(changed)), "is for classes", "leave it out with the squared loss")
-        self._changed = changed
-        vars(self).update(changed)  # of which the settings tell
+        given = {"smoothing": float(smoothing), "focal": float(focal)}
+        self._changed: dict[str, float] = {name: value for name, value in given.items() if value}
+        if self._changed and loss != "cross-entropy":
+            raise InputError(next(iter(self._changed)), "is for classes", "leave it out with the squared loss")
+        vars(self).update(self._changed)  # of which the settings tell
 
     @property
     def _has_own_row_losses(self) -> bool:

@@ -103,7 +103,9 @@ _OWN = (
         keeps_last_epoch=True,
         task_options=_clove_by_task(),
     ),
-    RegisteredObjective(name="erm", title="ERM", maker=f"{_HOME}.erm:ERM", penalised=False),
+    RegisteredObjective(
+        name="erm", title="ERM", maker=f"{_HOME}.erm:ERM", penalised=False, options=("smoothing", "focal")
+    ),
     RegisteredObjective(
         name="irm",
         title="IRM (closed form)",
