@@ -66,7 +66,7 @@ def test_the_readme_shows_the_tables_of_the_committed_records(name: str, load: A
     assert len({study.results for study in studies}) == len(studies)
     text = (FOLDER / name / "README.md").read_text(encoding="utf-8")
     shown = text.partition("<!-- table: made from the records -->")[2].partition("<!-- end of table -->")[0]
-    assert shown.strip() == "\n\n".join(study.tables(study.read()).strip() for study in studies)
+    assert shown.strip() == "\n\n".join(study.tables(study.read()).strip() for study in studies).strip()
 
 
 def test_intervals_of_the_ece_are_simulated(load: Any, tmp_path: Path) -> None:
