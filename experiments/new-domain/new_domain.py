@@ -28,6 +28,7 @@ from clovecal import (
     AdaptedCalibrator,
     AutoCalibrator,
     Beta,
+    Expectation,
     HierarchicalCalibrator,
     NaiveIsotonic,
     Platt,
@@ -225,7 +226,8 @@ def _expected(adapted: AdaptedCalibrator, s: Scenario) -> dict[str, list[float]]
     p = _predictions(adapted, s.test_scores)
     of_rate, of_others = (adapted.expect(s.test_scores, ci=ci, rows=len(s.test_y), rng=0) for ci in (0.9, 0.95))
     seen = {"rate": float(s.test_y.mean()), "ece": ece(s.test_y, p), "brier": brier(s.test_y, p)}
-    found = {"rate": of_rate.observed_rate, "ece": of_others.calibration_error, "brier": of_others.brier}
+    assert isinstance(of_others, Expectation)  # labels are 0 and 1
+    found = {"rate": of_rate.outcome, "ece": of_others.calibration_error, "brier": of_others.brier}
     return {name: [_short(value) for value in (one.low, one.high, seen[name])] for name, one in found.items()}
 
 

@@ -28,9 +28,6 @@ NOT_FOR_CALIBRATORS = {
     "check_estimator_sparse_matrix": WORDING,
     "check_requires_y_none": WORDING,
 }
-NOT_FOR_HIERARCHICAL = {
-    "check_transformer_data_not_an_array": "three columns would be three classes, and it is for labels 0 and 1",
-}
 NOT_FOR_AUTO = {
     "check_fit2d_1sample": "one row is one domain, which is refused for that reason",
 }
@@ -130,7 +127,7 @@ class Calibrated(cc.CalibratedByDomain):
 def expected_failures(estimator):
     if not isinstance(estimator, OneColumn):
         return {}
-    of_its_own = {Auto: NOT_FOR_AUTO, Hierarchical: NOT_FOR_HIERARCHICAL}.get(type(estimator), {})
+    of_its_own = {Auto: NOT_FOR_AUTO}.get(type(estimator), {})
     return NOT_FOR_CALIBRATORS | of_its_own
 
 

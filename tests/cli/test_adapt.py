@@ -99,3 +99,30 @@ def test_neither_the_calibrator_nor_the_rows_are_replaced(run, files):
         code, _, err = run("adapt", files / "cal.json", files / "new.csv", "-o", files / name, "--force")
         assert code == 2
         assert "is the file that the command reads" in err
+
+
+def test_several_classes_and_regressions_are_adapted_too(run, tmp_path):
+    rng = np.random.default_rng(0)
+    hospital = np.repeat(np.arange(5), 80)
+    logits = rng.normal(size=(400, 3))
+    move = rng.normal(size=(5, 3))
+    grade = (logits + move[hospital] + rng.gumbel(size=(400, 3))).argmax(axis=1)
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    classes = {f"prob_{number}": p[:, number] for number in range(3)}
+    stay = 5 + rng.normal(size=5)[hospital] + logits[:, 0] + rng.normal(size=400)
+    tables = {
+        "classes": ({"hospital": hospital, "grade": grade, **classes}, ["--label", "grade"]),
+        "regression": ({"hospital": hospital, "days": stay, "predicted": logits[:, 0]}, ["--label", "days"]),
+    }
+    for name, (columns, options) in tables.items():
+        table = pl.DataFrame(columns)
+        table.filter(hospital < 4).write_csv(tmp_path / f"{name}.csv")
+        table.filter(hospital == 4).head(30).drop("hospital").write_csv(tmp_path / f"{name}-new.csv")
+        cal, new = tmp_path / f"{name}.json", tmp_path / f"{name}-new.json"
+        code, out, err = run("calibrate", tmp_path / f"{name}.csv", "-o", cal, "--method", "naive", *options)
+        assert code == 0, err
+        code, out, err = run("adapt", cal, tmp_path / f"{name}-new.csv", "-o", new, *options)
+        assert code == 0, err
+        assert out.startswith("Adapted with 30 labelled rows.\n")
+        assert ("of the classes right" if name == "classes" else "a mean outcome of") in out
+        assert cc.load_calibrator(new).labels_ == 30

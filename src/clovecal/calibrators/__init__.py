@@ -4,7 +4,7 @@ from clovecal.calibrators import held_out, stored
 from clovecal.calibrators._auto import AutoCalibrator, Candidate, naive_candidate
 from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._beta import Beta
-from clovecal.calibrators._expected import Expectation, Expected
+from clovecal.calibrators._expected import ClassExpectation, Expectation, Expected, RegressionExpectation
 from clovecal.calibrators._hierarchical import AdaptedCalibrator, HierarchicalCalibrator
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._meta import CalibratedByDomain
@@ -31,6 +31,7 @@ __all__ = [
     "Calibrator",
     "Candidate",
     "Certificate",
+    "ClassExpectation",
     "Expectation",
     "Expected",
     "HierarchicalCalibrator",
@@ -40,6 +41,7 @@ __all__ = [
     "OnnxGraph",
     "Platt",
     "RegisteredCalibrator",
+    "RegressionExpectation",
     "RobustIsotonic",
     "ScoredRows",
     "Temperature",

@@ -9,12 +9,16 @@ import numpy as np
 from scipy.special import expit
 
 from clovecal._checks import FloatArray, IntArray
+from clovecal.calibrators._mixed_classes import intercepts_and_slope
 from clovecal.calibrators._mixtures import NormalMixture
-from clovecal.domains.sums import equal_width_bins
+from clovecal.domains.sums import equal_mass_bins, equal_width_bins
 from clovecal.text import as_json_values
 
 BINS = 10  # of the calibration error, as in `clovecal.ece`
 _DRAWS = 4000
+_CLASS_DRAWS = 1000
+_CLASS_ROWS = 400
+_AT_ONCE = 1 << 18  # numbers in one array
 _CELLS_PER_UNIT = 16
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -67,9 +71,86 @@ class Expectation:
     rows: int | None
     of: str
 
+    @property
+    def outcome(self) -> Expected:
+        """The rate of events: what is first asked of such a domain, by one name for all kinds of outcome."""
+        return self.observed_rate
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON has."""
         return dict(as_json_values(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassExpectation:
+    """What to expect of several classes in a domain, for rows with the scores that were given.
+
+    Attributes
+    ----------
+    accuracy
+        The share of rows whose most probable class is theirs.
+    calibration_error
+        The expected calibration error of the most probable class's probability over ten bins of equal width.
+    brier
+        The Brier score of the predictions, summed over classes.
+    log_loss
+        Their log-loss.
+    ci, rows, of
+        As in `Expectation`.
+    """
+
+    accuracy: Expected
+    calibration_error: Expected
+    brier: Expected
+    log_loss: Expected
+    ci: float
+    rows: int | None
+    of: str
+
+    @property
+    def outcome(self) -> Expected:
+        """The accuracy: what is first asked of such a domain, by one name for all kinds of outcome."""
+        return self.accuracy
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as values that JSON has."""
+        return dict(as_json_values(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionExpectation:
+    """What to expect of a regression in a domain, for rows with the scores that were given.
+
+    Attributes
+    ----------
+    mean_outcome
+        The mean of the outcome.
+    calibration_error
+        How far mean outcomes are from mean predictions, over ten bins of nearly equal weight of the prediction.
+    mean_squared_error
+        That of the predictions, noise included.
+    ci, rows, of
+        As in `Expectation`.
+    """
+
+    mean_outcome: Expected
+    calibration_error: Expected
+    mean_squared_error: Expected
+    ci: float
+    rows: int | None
+    of: str
+
+    @property
+    def outcome(self) -> Expected:
+        """The mean outcome: what is first asked of such a domain, by one name for all kinds of outcome."""
+        return self.mean_outcome
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as values that JSON has."""
+        return dict(as_json_values(self))
+
+
+AnyExpectation = Expectation | ClassExpectation | RegressionExpectation
 
 
 def expectation(
@@ -112,19 +193,152 @@ def expectation(
     brier = events @ (1 - 2 * cells.p) + share @ cells.p_squared
     log_loss = -(events @ cells.log_p + (share - events) @ cells.log_other)
 
-    def expected(values: FloatArray) -> Expected:
-        low, high = np.quantile(values, [(1 - ci) / 2, (1 + ci) / 2])
-        return Expected(mean=float(values.mean()), low=float(low), high=float(high))
-
     return Expectation(
-        observed_rate=expected(events.sum(axis=1)),
-        calibration_error=expected(gaps),
-        brier=expected(brier),
-        log_loss=expected(log_loss),
+        observed_rate=_expected(events.sum(axis=1), ci),
+        calibration_error=_expected(gaps, ci),
+        brier=_expected(brier, ci),
+        log_loss=_expected(log_loss, ci),
         ci=ci,
         rows=rows,
         of=of,
     )
+
+
+def class_expectation(
+    mixture: NormalMixture,
+    x: FloatArray,
+    p: FloatArray,
+    *,
+    weight: FloatArray | None,
+    ci: float,
+    rows: int | None,
+    of: str,
+    rng: np.random.Generator,
+) -> ClassExpectation:
+    """Return what to expect of rows of several classes, by drawing domains.
+
+    Parameters
+    ----------
+    mixture
+        What is believed of contrasts of intercepts and of the slope.
+    x, p
+        (n, C) x of the rows, and what is predicted for them. Of more than 400 rows, 400 stand for all.
+    weight, ci, rows, of, rng
+        As in `expectation`.
+    """
+    order = np.lexsort((p.max(axis=1), p.argmax(axis=1)))
+    chosen = order[_spread_rows(np.ones(len(x)) if weight is None else weight, order)]
+    x, p = x[chosen], p[chosen]
+    n, classes = p.shape
+    top, confidence = p.argmax(axis=1), p.max(axis=1)
+    bins = equal_width_bins(confidence, BINS)
+    log_p = np.log(np.clip(p, _EPSILON, 1.0))
+    intercepts, slopes = intercepts_and_slope(mixture.draw(_CLASS_DRAWS, rng))
+    found = np.empty((4, _CLASS_DRAWS))
+    for draw, (intercept, slope) in enumerate(zip(intercepts, slopes, strict=True)):
+        at = np.arange(n) if rows is None else rng.integers(0, n, rows)
+        logits = intercept + slope * x[at]
+        logits -= logits.max(axis=1, keepdims=True)
+        share = np.exp(logits)
+        share /= share.sum(axis=1, keepdims=True)
+        if rows is not None:  # a class for each row, in place of their probabilities
+            label = (rng.random((rows, 1)) > np.cumsum(share[:, :-1], axis=1)).sum(axis=1)
+            share = np.eye(classes)[label]
+        right = share[np.arange(len(at)), top[at]]
+        gap = np.bincount(bins[at], right - confidence[at], BINS)
+        found[0, draw] = right.mean()
+        found[1, draw] = np.abs(gap).sum() / len(at)
+        # Σ_c (y_c − p_c)² = 1 − 2·p of the label + Σ p²
+        found[2, draw] = (1 - 2 * (share * p[at]).sum(axis=1) + (p[at] ** 2).sum(axis=1)).mean()
+        found[3, draw] = -(share * log_p[at]).sum(axis=1).mean()
+    return ClassExpectation(
+        accuracy=_expected(found[0], ci),
+        calibration_error=_expected(found[1], ci),
+        brier=_expected(found[2], ci),
+        log_loss=_expected(found[3], ci),
+        ci=ci,
+        rows=rows,
+        of=of,
+    )
+
+
+def regression_expectation(
+    mixture: NormalMixture,
+    x: FloatArray,
+    line: FloatArray,
+    p: FloatArray,
+    *,
+    noise: float,
+    weight: FloatArray | None,
+    ci: float,
+    rows: int | None,
+    of: str,
+    rng: np.random.Generator,
+) -> RegressionExpectation:
+    """Return what to expect of a regression's rows, by drawing domains.
+
+    Parameters
+    ----------
+    mixture
+        What is believed of a, b and log σ, with an outcome of (the line of all rows) + noise·(a + b·x + σ·ε).
+    x
+        (n,) x of the rows.
+    line
+        What is predicted for them, less the line of all rows and in units of the noise.
+    p
+        What is predicted for them.
+    noise
+        That unit.
+    weight, ci, rows, of, rng
+        As in `expectation`.
+    """
+    share = np.ones(len(x)) if weight is None else weight
+    x, line, p, share = (one[share > 0] for one in (x, line, p, share))
+    share = share / share.sum()
+    bins = equal_mass_bins(p, share, BINS)
+    a, b, log_sd = mixture.draw(_DRAWS, rng).T
+    if rows is None:
+        total = np.bincount(bins, share, BINS)
+        at_x, at_line = (np.bincount(bins, share * one, BINS) for one in (x, line))
+        gaps = np.abs(a[:, None] * total + b[:, None] * at_x - at_line).sum(axis=1)
+        away = a + b * (share @ x) - share @ line
+        # the mean square of (a + b·x − line), in powers of a and b
+        square = a * a + b * b * (share @ (x * x)) + share @ (line * line)
+        square += 2 * (a * b * (share @ x) - a * (share @ line) - b * (share @ (x * line)))
+        square = np.maximum(square, 0.0) + np.exp(2 * log_sd)
+        predicted = np.full(_DRAWS, share @ p)
+    else:
+        gaps, square, away, predicted = np.empty((4, _DRAWS))
+        reached = np.cumsum(share)
+        for some in np.array_split(np.arange(_DRAWS), -(-_DRAWS * rows // _AT_ONCE)):
+            at = np.minimum(np.searchsorted(reached, rng.random((len(some), rows))), len(x) - 1)
+            gap = a[some, None] + b[some, None] * x[at] - line[at]
+            gap += np.exp(log_sd[some, None]) * rng.standard_normal(gap.shape)
+            in_bins = np.bincount(
+                (np.arange(len(some))[:, None] * BINS + bins[at]).ravel(), gap.ravel(), len(some) * BINS
+            )
+            gaps[some] = np.abs(in_bins.reshape(-1, BINS)).sum(axis=1) / rows
+            square[some], away[some], predicted[some] = (gap**2).mean(axis=1), gap.mean(axis=1), p[at].mean(axis=1)
+    return RegressionExpectation(
+        mean_outcome=_expected(predicted + noise * away, ci),
+        calibration_error=_expected(noise * gaps, ci),
+        mean_squared_error=_expected(noise**2 * square, ci),
+        ci=ci,
+        rows=rows,
+        of=of,
+    )
+
+
+def _expected(values: FloatArray, ci: float) -> Expected:
+    low, high = np.quantile(values, [(1 - ci) / 2, (1 + ci) / 2])
+    return Expected(mean=float(values.mean()), low=float(low), high=float(high))
+
+
+def _spread_rows(weight: FloatArray, order: IntArray) -> IntArray:
+    """Return places in an order that stand for all rows: at equal distances of their weight."""
+    reached = np.cumsum(weight[order])
+    n = len(weight) if (weight == weight[0]).all() and len(weight) <= _CLASS_ROWS else _CLASS_ROWS
+    return np.asarray(np.searchsorted(reached, (np.arange(n) + 0.5) / n * reached[-1]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from scipy.special import expit
@@ -364,6 +364,15 @@ class LogisticSums:
             np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("x", "events", "trials")
         )
         return self._summed(x, events, trials, np.concatenate([self.domain, other.domain]), self.n_domains)
+
+    @property
+    def size(self) -> float:
+        """Total weight."""
+        return float(self.trials.sum())
+
+    def state(self) -> dict[str, Any]:
+        """Return the sums of one domain as values that JSON has."""
+        return {"x": self.x.tolist(), "events": self.events.tolist(), "trials": self.trials.tolist()}
 
     @classmethod
     def joined(cls, parts: Sequence[LogisticSums]) -> LogisticSums:

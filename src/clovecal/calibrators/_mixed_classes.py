@@ -12,8 +12,9 @@ label shift adaptation, ICML.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import helmert
@@ -48,7 +49,6 @@ class SoftmaxRows:
     counts: FloatArray
     observed: FloatArray
     tiles: tuple[Tiles, ...]
-    across: FloatArray = field(repr=False)
 
     @classmethod
     def of_rows(
@@ -83,8 +83,15 @@ class SoftmaxRows:
             counts=counts.reshape(n_domains, classes).astype(np.float64, copy=False),
             observed=np.bincount(d, weights=w * x[np.arange(n), y], minlength=n_domains).astype(np.float64, copy=False),
             tiles=tuple(_tiles(x, w, d, n_domains)),
-            across=contrasts(classes),
         )
+
+    @classmethod
+    def of_unlabelled(
+        cls, x: FloatArray, weight: FloatArray, *, counts: FloatArray, observed: FloatArray
+    ) -> SoftmaxRows:
+        """Return rows of one domain of whose labels the sums are known, as `state` has them."""
+        domain = np.zeros(len(x), dtype=np.intp)
+        return cls(counts=counts, observed=observed, tiles=tuple(_tiles(x, weight, domain, 1)))
 
     @property
     def n_domains(self) -> int:
@@ -95,6 +102,56 @@ class SoftmaxRows:
     def n_parameters(self) -> int:
         """As many as there are classes, C."""
         return int(self.counts.shape[1])
+
+    @property
+    def size(self) -> float:
+        """Total weight."""
+        return float(self.counts.sum())
+
+    def plus(self, other: SoftmaxRows) -> SoftmaxRows:
+        """Return these rows and others of the same domains."""
+        return SoftmaxRows(
+            counts=self.counts + other.counts,
+            observed=self.observed + other.observed,
+            tiles=_merged([*self.tiles, *other.tiles]),
+        )
+
+    def split(self) -> list[SoftmaxRows]:
+        """Return the rows of each domain alone."""
+        of_domain: list[list[Tiles]] = [[] for _ in range(self.n_domains)]
+        for x, weight, domain in self.tiles:
+            for number in np.unique(domain):
+                at = domain == number
+                of_domain[number].append((x[at], weight[at], np.zeros(int(at.sum()), dtype=np.intp)))
+        return [
+            SoftmaxRows(counts=self.counts[[d]], observed=self.observed[[d]], tiles=tuple(of_domain[d]))
+            for d in range(self.n_domains)
+        ]
+
+    @classmethod
+    def joined(cls, parts: Sequence[SoftmaxRows]) -> SoftmaxRows:
+        """Return the rows of different domains, numbered one after the other."""
+        first = np.cumsum([0, *(part.n_domains for part in parts)])
+        tiles = [
+            (x, weight, domain + number)
+            for part, number in zip(parts, first, strict=False)
+            for x, weight, domain in part.tiles
+        ]
+        return cls(
+            counts=np.concatenate([part.counts for part in parts]),
+            observed=np.concatenate([part.observed for part in parts]),
+            tiles=_merged(tiles),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return rows of one domain as values that JSON has: x without the labels, and the labels' sums."""
+        full = [(x[weight > 0], weight[weight > 0]) for x, weight, _ in self.tiles]
+        return {
+            "counts": self.counts[0].tolist(),
+            "observed": float(self.observed[0]),
+            "weight": [value for _, weight in full for value in weight.tolist()],
+            "x": [row for x, _ in full for row in x.tolist()],
+        }
 
     def repeated(self, times: int) -> SoftmaxRows:
         """Return that many domains with the same rows each: of rows of one domain. The rows are not copied."""
@@ -107,7 +164,7 @@ class SoftmaxRows:
 
     def log_likelihood(self, theta: FloatArray) -> FloatArray:
         """Return Σ w·log p of the observed classes in each domain."""
-        intercepts, slope = theta[:, :-1] @ self.across.T, theta[:, -1]
+        intercepts, slope = intercepts_and_slope(theta)
         found = (self.counts * intercepts).sum(axis=1) + slope * self.observed
         for x, weight, domain in self.tiles:
             logits = _logits(x, intercepts[domain], slope[domain])
@@ -119,7 +176,7 @@ class SoftmaxRows:
     def derivatives(self, theta: FloatArray) -> Derivatives:
         """Return the log-likelihood of each domain's numbers (k, C) and its derivatives."""
         k, classes = self.counts.shape
-        intercepts, slope = theta[:, :-1] @ self.across.T, theta[:, -1]
+        intercepts, slope = intercepts_and_slope(theta)
         log_sums, expected, curved = np.zeros(k), np.zeros(k), np.zeros(k)
         shares, mixed = np.zeros((k, classes)), np.zeros((k, classes))
         squares = np.zeros((k, classes, classes))
@@ -138,14 +195,15 @@ class SoftmaxRows:
             np.add.at(shares, domain, weighted.sum(axis=1))
             np.add.at(mixed, domain, off.sum(axis=1))
             np.add.at(squares, domain, weighted.transpose(0, 2, 1) @ p)
+        across = contrasts(classes)
         information = np.empty((k, classes, classes))
         spread = shares[:, :, None] * np.eye(classes) - squares
-        information[:, :-1, :-1] = self.across.T @ spread @ self.across
-        information[:, :-1, -1] = information[:, -1, :-1] = mixed @ self.across
+        information[:, :-1, :-1] = across.T @ spread @ across
+        information[:, :-1, -1] = information[:, -1, :-1] = mixed @ across
         information[:, -1, -1] = curved
         return Derivatives(
             log_likelihood=(self.counts * intercepts).sum(axis=1) + slope * self.observed - log_sums,
-            gradient=np.column_stack([(self.counts - shares) @ self.across, self.observed - expected]),
+            gradient=np.column_stack([(self.counts - shares) @ across, self.observed - expected]),
             information=information,
         )
 
@@ -201,6 +259,22 @@ def exchangeable_covariance(scatter: FloatArray, k: int) -> FloatArray:
 
 def _logits(x: FloatArray, intercepts: FloatArray, slope: FloatArray) -> FloatArray:
     return np.asarray(intercepts[:, None, :] + slope[:, None, None] * x)
+
+
+def _merged(tiles: Sequence[Tiles]) -> tuple[Tiles, ...]:
+    """Put tiles of one length beside one another, as far as arrays stay small."""
+    by_length: dict[int, list[Tiles]] = {}
+    for one in tiles:
+        by_length.setdefault(one[0].shape[1], []).append(one)
+    found = []
+    for length, alike in by_length.items():
+        x, weight, domain = (np.concatenate(arrays) for arrays in zip(*alike, strict=True))
+        at_once = max(1, _BATCH // (length * x.shape[2]))
+        found += [
+            (x[begin : begin + at_once], weight[begin : begin + at_once], domain[begin : begin + at_once])
+            for begin in range(0, len(domain), at_once)
+        ]
+    return tuple(found)
 
 
 def _tiles(x: FloatArray, weight: FloatArray, domain: IntArray, n_domains: int) -> Iterator[Tiles]:

@@ -104,6 +104,7 @@ def linear_sums(
 def fit_mixed_linear(
     sums: FloatArray,
     *,
+    covariance: FloatArray | None = None,
     common_noise: bool = False,
     penalised: bool = True,
     tol: float = 1e-5,
@@ -115,6 +116,8 @@ def fit_mixed_linear(
     ----------
     sums
         (k, 6), of `linear_sums`, in units in which the noise is about 1.
+    covariance
+        That of a, b and log σ where it is known; None: it is estimated.
     common_noise
         Whether all domains have the same noise, as in R's ``lmer``.
     penalised
@@ -136,11 +139,13 @@ def fit_mixed_linear(
     """
     k = len(sums)
     mean, sigma = _first_guess(sums, common_noise=common_noise)
+    sigma = sigma if covariance is None else covariance
     converged, iteration = False, 0
     while iteration < max_iterations and not converged:
         iteration += 1
         posterior = line_posterior(sums, mean, sigma)
         moved, spread = _maximised(posterior, sums, common_noise=common_noise, penalised=penalised)
+        spread = spread if covariance is None else covariance
         converged = bool(max(np.abs(moved - mean).max(), np.abs(spread - sigma).max()) < tol)
         mean, sigma = moved, spread
     posterior = line_posterior(sums, mean, sigma)

@@ -24,7 +24,14 @@ from clovecal.progress import on_terminal
 from clovecal.verdicts import quantity
 
 if TYPE_CHECKING:
-    from clovecal.calibrators import AdaptedCalibrator, Calibrator, Expectation, HierarchicalCalibrator
+    from clovecal.calibrators import (
+        AdaptedCalibrator,
+        Calibrator,
+        ClassExpectation,
+        Expectation,
+        HierarchicalCalibrator,
+        RegressionExpectation,
+    )
     from clovecal.expecting import Adaptation
     from clovecal.tables import PredictionTable
 
@@ -154,11 +161,25 @@ def _describe(
     click.echo(f"{said} (simulated from what is believed of this domain).")
 
 
-def _in_words(expected: Expectation, task: str) -> str:
+def _in_words(expected: Expectation | ClassExpectation | RegressionExpectation, task: str) -> str:
     """Say what to expect; each figure with its interval."""
-    rate, error, brier = expected.observed_rate, expected.calibration_error, expected.brier
+    from clovecal.calibrators import ClassExpectation, RegressionExpectation
+
+    error = expected.calibration_error
+    if isinstance(expected, RegressionExpectation):
+        mean, square = expected.mean_outcome, expected.mean_squared_error
+        return (
+            f"a mean outcome of {quantity(mean.low, task)} to {quantity(mean.high, task)}, a calibration error of "
+            f"{quantity(error.low, task)} to {quantity(error.high, task)} and a mean squared error of "
+            f"{quantity(square.low, task)} to {quantity(square.high, task)} ({expected.ci:.0%} intervals)"
+        )
+    if isinstance(expected, ClassExpectation):
+        share, what = expected.accuracy, "of the classes right"
+    else:
+        share, what = expected.observed_rate, "with the event"
+    brier = expected.brier
     return (
-        f"{quantity(rate.low, task)} to {quantity(rate.high, task)} with the event, an ECE of the calibrated "
+        f"{quantity(share.low, task)} to {quantity(share.high, task)} {what}, an ECE of the calibrated "
         f"predictions of {error.low:.3f} to {error.high:.3f} and a Brier score of {brier.low:.3f} to {brier.high:.3f} "
         f"({expected.ci:.0%} intervals)"
     )

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from clovecal._checks import FloatArray, check_count, check_fraction, check_rng, check_scores
-from clovecal.calibrators import AdaptedCalibrator, Expectation, HierarchicalCalibrator
+from clovecal.calibrators import (
+    AdaptedCalibrator,
+    ClassExpectation,
+    Expectation,
+    HierarchicalCalibrator,
+    RegressionExpectation,
+)
 from clovecal.expecting._shared import MeanChange, mean_with_interval
 from clovecal.progress import SILENT, Progress
 
@@ -17,6 +23,7 @@ MORE_LABELS = (20, 50, 100, 200, 500)
 _AT = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles of the scores
 _DRAWS = 200
 _ROWS = 500  # of each domain that is drawn, to judge on
+_DRAWS_OF_CLASSES = 50  # whose predictions take longer: of several classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +82,8 @@ class Adaptation:
 
     labels: float
     changes: tuple[MapChange, ...]
-    expected_before: Expectation
-    expected_after: Expectation
+    expected_before: Expectation | ClassExpectation | RegressionExpectation
+    expected_after: Expectation | ClassExpectation | RegressionExpectation
     more: tuple[MoreLabels, ...]
     ci: float
 
@@ -174,9 +181,10 @@ def _more_labels(
     rng: np.random.Generator,
     progress: Progress,
 ) -> tuple[MoreLabels, ...]:
-    task = progress.task("Trying more labels", total=_DRAWS)
-    changes = np.empty((_DRAWS, len(counts)))
-    for draw in range(_DRAWS):
+    draws = _DRAWS if columns.shape[1] == 1 else _DRAWS_OF_CLASSES
+    task = progress.task("Trying more labels", total=draws)
+    changes = np.empty((draws, len(counts)))
+    for draw in range(draws):
         drawn = rng.choice(len(columns), size=max(counts, default=0) + _ROWS)
         scores = columns[drawn]
         y = calibrator.draw_domain(scores, rng=rng)

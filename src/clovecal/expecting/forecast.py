@@ -148,7 +148,7 @@ def forecast_of(
         fitted = fit_hierarchy(table)
         metrics |= from_hierarchy(fitted, table, ci=ci)
         prediction = float(f"{np.average(table.p, weights=table.weight):.2g}")
-        rate = fitted.expect([prediction], of="scores", ci=ci).observed_rate
+        rate = fitted.expect([prediction], of="scores", ci=ci).outcome
         observed_rate = rate.low, rate.high
     if not metrics.keys() & _WORDINGS[table.task].keys():
         return None

@@ -329,7 +329,7 @@ def _judged(
 def _rate_width(adapted: AdaptedCalibrator, scores: FloatArray) -> float:
     """Return the width of the interval for the domain's observed rate; a sample of the scores tells it well enough."""
     step = -(-len(scores) // _SCORES_FOR_A_WIDTH)
-    rate = adapted.expect(scores[::step], ci=_RATE_LEVEL).observed_rate
+    rate = adapted.expect(scores[::step], ci=_RATE_LEVEL).outcome
     return rate.high - rate.low
 
 
