@@ -87,7 +87,7 @@ METRICS = {
 
 def test_the_criterion_is_summed_over_the_domains():
     y, p = [1, 0, 0, 0, 1, 1], [0.8, 0.8, 0.1, 0.1, 0.9, 0.9]
-    result = cc.select({"only": p}, y, domains=list("aaaabb"), recalibrate=None)
+    result = cc.select({"only": p}, y, domains=list("aaaabb"), criterion="ece", recalibrate=None)
     # a: (2·|½ − 0.8| + 2·|0 − 0.1|)/4 = 0.2; b: |1 − 0.9| = 0.1; labels by p > ½: five of six right
     (only,) = result.table
     assert dict(only.by_domain) == pytest.approx({"a": 0.2, "b": 0.1})
@@ -144,7 +144,7 @@ def test_several_classes_are_recalibrated_one_against_the_rest():
     y = (rng.uniform(size=(900, 1)) > np.cumsum(p, axis=1)).sum(axis=1)
     domain = np.arange(900) % 2
     candidates = {"worse": rng.permutation(p), "right": p}
-    result = cc.select(candidates, y, domains=domain, min_accuracy=0.5)
+    result = cc.select(candidates, y, domains=domain, criterion="ece", min_accuracy=0.5)
     part = Domains.of(domain, 900).deal(2, np.random.default_rng(0))
     for one in result.table:
         seen = judged_by({}, y, candidates[one.name], domain)
@@ -181,16 +181,28 @@ def test_without_recalibration_a_distorted_invariant_model_loses():
 def test_an_increasing_map_of_the_scores_changes_nothing_but_between_the_knots():
     y, domain, causal, _ = planted(3000)
     scores = causal.round(1)  # few scores, so that both parts have them all
-    one, other = cc.select({"a": scores, "b": scores**3}, y, domains=domain).table
+    one, other = cc.select({"a": scores, "b": scores**3}, y, domains=domain, criterion="ece").table
     assert one.criterion == pytest.approx(other.criterion, abs=1e-12)
     assert one.accuracy == other.accuracy
 
 
-def test_a_constant_wins_only_without_a_floor():
+@pytest.mark.parametrize("rule", [{}, {"prepare_for": "similar"}, *({"criterion": name} for name in CRITERION_NAMES)])
+def test_a_constant_never_wins(rule):
     y, domain, causal, _ = planted(3000)
-    candidates = {"constant": np.full(3000, 0.5), "causal": causal}
-    assert cc.select(candidates, y, domains=domain).best == "constant"
-    assert cc.select(candidates, y, domains=domain, min_accuracy=0.6).best == "causal"
+    candidates = {
+        "constant": np.full(3000, 0.5),
+        "noise": np.random.default_rng(1).uniform(size=3000),
+        "causal": causal,
+    }
+    result = cc.select(candidates, y, domains=domain, **rule)
+    assert result.best == "causal"
+    for one in result.table[1:]:
+        assert (one.skilled, one.excluded) == (False, "not shown to predict better than a constant")
+    assert [point.best for point in result.curve()] == ["causal"]
+    alone = cc.select({"constant": np.full(3000, 0.5)}, y, domains=domain, **rule)
+    assert alone.best is None
+    assert alone.verdict == "No model is shown to predict better than always saying how frequent the labels are."
+    assert (alone.choices, alone.price, alone.remarks, alone.curve()) == ({}, None, (), ())
 
 
 # ------------------------------------------------------------------------------------------------ floors and the curve
@@ -345,8 +357,9 @@ def test_one_deal_more_is_the_average_with_the_next_deal_of_the_generator():
     y, domain, causal, leaning = planted(600)
     candidates = {"a": causal, "b": leaning}
     draw = np.random.default_rng(7)
-    first, second = (cc.select(candidates, y, domains=domain, rng=draw) for _ in range(2))
-    both = {one.name: one for one in cc.select(candidates, y, domains=domain, rng=7, deals=2).table}
+    by = {"domains": domain, "criterion": "ece"}
+    first, second = (cc.select(candidates, y, rng=draw, **by) for _ in range(2))
+    both = {one.name: one for one in cc.select(candidates, y, rng=7, deals=2, **by).table}
     for name in candidates:
         one, other = (next(row for row in run.table if row.name == name) for run in (first, second))
         assert one.criterion != other.criterion
@@ -374,7 +387,8 @@ def test_half_the_skill_is_half_way_from_the_most_frequent_label_to_the_best_mod
     one_wrong[0], two_wrong[:2] = 0.0, 0.0
     candidates = {"all": right, "but one": one_wrong, "but two": two_wrong}
     # the most frequent label is 6 of 8, the best model 8 of 8: the floor is 7/8, which "but one" just reaches
-    result = cc.select(candidates, y, domains=domains, recalibrate=None, min_accuracy="half-skill")
+    by = {"domains": domains, "criterion": "ece", "recalibrate": None, "min_accuracy": "half-skill"}
+    result = cc.select(candidates, y, **by)
     assert result.min_accuracy == 0.875
     assert {one.name: one.excluded for one in result.table} == {
         "all": None,
@@ -383,9 +397,7 @@ def test_half_the_skill_is_half_way_from_the_most_frequent_label_to_the_best_mod
     }
     # rows of weight 3 make label 0 as frequent as label 1: the base rate is 1/2, and the floor 3/4
     weight = np.where(y == 0, 3.0, 1.0)
-    weighted = cc.select(
-        candidates, y, domains=domains, recalibrate=None, min_accuracy="half-skill", sample_weight=weight
-    )
+    weighted = cc.select(candidates, y, sample_weight=weight, **by)
     assert weighted.min_accuracy == 0.75
 
 
@@ -530,7 +542,7 @@ def test_overlapping_domains_count_a_row_in_each():
     y, _, causal, _ = planted(900)
     rng = np.random.default_rng(2)
     matrix = np.column_stack((rng.uniform(size=900) < 0.5, rng.uniform(size=900) < 0.5, np.arange(900) < 300))
-    result = cc.select({"m": causal}, y, domains=matrix, recalibrate=None)
+    result = cc.select({"m": causal}, y, domains=matrix, criterion="ece", recalibrate=None)
     for column in range(3):
         rows = matrix[:, column]
         assert result.table[0].by_domain[column] == pytest.approx(cc.ece(y[rows], causal[rows]))
@@ -541,8 +553,9 @@ def test_weights_of_two_are_rows_twice_without_recalibration():
     y, domain, causal, leaning = planted(300)
     weight = np.random.default_rng(0).integers(1, 3, 300)
     rows = np.repeat(np.arange(300), weight)
-    weighted = cc.select({"a": causal, "b": leaning}, y, domains=domain, sample_weight=weight, recalibrate=None)
-    repeated = cc.select({"a": causal[rows], "b": leaning[rows]}, y[rows], domains=domain[rows], recalibrate=None)
+    by = {"criterion": "ece", "recalibrate": None}
+    weighted = cc.select({"a": causal, "b": leaning}, y, domains=domain, sample_weight=weight, **by)
+    repeated = cc.select({"a": causal[rows], "b": leaning[rows]}, y[rows], domains=domain[rows], **by)
     for one, other in zip(weighted.table, repeated.table, strict=True):
         assert (one.name, one.accuracy) == (other.name, pytest.approx(other.accuracy))
         assert one.criterion == pytest.approx(other.criterion)

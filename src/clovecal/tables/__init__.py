@@ -9,7 +9,7 @@ from clovecal.tables._apply import apply_to_file
 from clovecal.tables.columns import Columns, read_columns
 from clovecal.tables.features import FeatureRows, read_features
 from clovecal.tables.formats import TableFile, open_table
-from clovecal.tables.models import read_models
+from clovecal.tables.models import check_same_rows, read_models
 from clovecal.tables.predictions import PredictionTable, read_predictions
 from clovecal.tables.roles import Roles, find_roles
 from clovecal.tables.unlabelled import read_scores
@@ -22,6 +22,7 @@ __all__ = [
     "Roles",
     "TableFile",
     "apply_to_file",
+    "check_same_rows",
     "find_roles",
     "open_table",
     "read_columns",

@@ -34,7 +34,7 @@ def read_models(
     names = list(tables)
     first = tables[names[0]]
     for name in names[1:]:
-        _check_same_rows(names[0], first, name, tables[name])
+        check_same_rows(names[0], first, name, tables[name])
     return {name: table.p for name, table in tables.items()}, first
 
 
@@ -105,7 +105,8 @@ def _in_all(tables: dict[str, PredictionTable]) -> dict[str, PredictionTable]:
     return {name: replace(table, dropped={}, n_dropped=n_dropped) for name, table in restricted.items()}
 
 
-def _check_same_rows(first_name: str, first: PredictionTable, name: str, table: PredictionTable) -> None:
+def check_same_rows(first_name: str, first: PredictionTable, name: str, table: PredictionTable) -> None:
+    """Raise unless two tables have the same labels, domains and weights, row by row; names are for the sentence."""
     if len(table.y) != len(first.y):
         raise InputError(
             f"model {name!r}",
