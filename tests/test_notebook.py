@@ -162,7 +162,7 @@ def test_several_classes_show_each_ones_share(classes):
 
 def test_a_selection_shows_its_ranking(selection):
     shown = Tables(selection._repr_html_())
-    assert shown.paragraphs == [selection.verdict]
+    assert shown.paragraphs == [" ".join((selection.verdict, *selection.remarks))]
     _, *lines = shown.rows
     assert [line[1] for line in lines] == [one.name for one in selection.table]
     assert [float(line[2]) for line in lines] == pytest.approx([one.criterion for one in selection.table], abs=5e-4)

@@ -39,7 +39,7 @@ def selection():
     y, p, domain = table()
     noise = np.random.default_rng(1).uniform(size=len(p))
     candidates = {"right": p, "half": (p + noise) / 2, "constant": np.full(len(p), 0.3)}
-    return cc.select(candidates, y, domains=domain)
+    return cc.select(candidates, y, domains=domain, criterion="ece")
 
 
 def labels(ax):
@@ -169,6 +169,52 @@ def test_a_selections_curve_is_drawn(selection, ax):
     assert line.get_ydata().tolist() == [point.criterion for point in selection.curve()]
     assert line.get_drawstyle() == "steps-pre"
     assert ax.get_ylabel() == "ece of the chosen model, summed over domains"
+
+
+def leaning_models():
+    """Return labels, domains and models that lean more and more on a feature whose meaning varies by domain."""
+    rng = np.random.default_rng(0)
+    p, domain = rng.uniform(0.1, 0.9, 3000), np.arange(3000) % 3
+    y = (rng.uniform(size=3000) < p).astype(int)
+    agrees = rng.uniform(size=3000) < np.array([0.6, 0.8, 0.95])[domain]
+    odds = p / (1 - p)
+    candidates = {}
+    for share in (0.0, 0.3, 1.0):
+        leaning = odds * np.where(agrees == (y == 1), 4.0, 0.25) ** share
+        candidates[f"leans {share:g}"] = leaning / (1 + leaning)
+    noisy = np.clip(candidates["leans 1"] + rng.normal(0, 0.3, 3000), 0.01, 0.99)
+    return y, domain, candidates | {"noisy": noisy, "constant": np.full(3000, 0.4)}
+
+
+def test_losses_are_drawn_against_departures_with_the_models_that_none_beats_in_both(ax):
+    y, domain, candidates = leaning_models()
+    selection = cc.select(candidates, y, domains=domain)
+    assert plots.loss_against_departure(selection, ax) is ax
+    models, front, unstable, similar = ax.lines
+    able = {one.name: (one.departure, one.log_loss) for one in selection.table if one.excluded is None}
+    assert set(able) == {"leans 0", "leans 0.3", "leans 1", "noisy"}
+    assert set(zip(*models.get_data(), strict=True)) == set(able.values())
+    # "noisy" departs nearly as far as the model it was made of, and has the higher loss than one that departs less
+    assert list(zip(*front.get_data(), strict=True)) == [able["leans 0"], able["leans 0.3"], able["leans 1"]]
+    assert list(zip(*unstable.get_data(), strict=True)) == [able["leans 0"]]
+    assert list(zip(*similar.get_data(), strict=True)) == [able["leans 1"]]
+    assert labels(ax)[2:] == ["for unstable domains: leans 0", "for similar domains: leans 1"]
+    assert ax.get_ylabel() == "log-loss in known domains"
+
+
+def test_losses_of_predictions_in_domains_left_out_are_called_so(ax):
+    y, domain, candidates = leaning_models()
+    plots.loss_against_departure(cc.select(candidates, y, domains=domain, held_out=candidates), ax)
+    assert ax.get_ylabel() == "log-loss in domains left out"
+
+
+def test_a_selection_by_a_criterion_has_no_losses_to_draw(selection, ax):
+    with pytest.raises(cc.InputError) as caught:
+        plots.loss_against_departure(selection, ax)
+    assert caught.value.argument == "selection"
+    none = cc.select({"constant": [0.5] * 20}, [0, 1] * 10, domains=[*"ab"] * 10)
+    with pytest.raises(cc.InputError, match="left out"):
+        plots.loss_against_departure(none, ax)
 
 
 def test_known_accuracies_elsewhere_are_drawn_instead(selection, ax):

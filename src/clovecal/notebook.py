@@ -121,9 +121,16 @@ def columns_of_audit(audit: Audit) -> Columns:
 
 def columns_of_selection(selection: Selection) -> Columns:
     """Return a row for each model, in the order of the ranking."""
+    prepared: Columns = {}
+    if selection.prepare_for is not None:
+        prepared = {
+            "departure": [one.departure for one in selection.table],
+            "log_loss": [one.log_loss for one in selection.table],
+        }
     return {
         "model": [one.name for one in selection.table],
         "criterion": [one.criterion for one in selection.table],
+        **prepared,
         "accuracy": [one.accuracy for one in selection.table],
         "chosen": [one.name == selection.best for one in selection.table],
         "excluded": [one.excluded or "" for one in selection.table],
@@ -236,7 +243,7 @@ def html_of_selection(selection: Selection) -> str:
     bold = {place for place, one in enumerate(selection.table[:_MOST_LINES]) if one.name == selection.best}
     heads = ["", "model", f"{selection.criterion}, {selection.over_domains}", "accuracy", ""]
     table = _table(heads, lines, text={1, 4}, more=_and_more(selection.table), bold=bold)
-    return _block([_paragraph(selection.verdict), table])
+    return _block([_paragraph(" ".join((selection.verdict, *selection.remarks))), table])
 
 
 def html_of_invariance(test: InvarianceTest) -> str:

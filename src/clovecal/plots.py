@@ -186,7 +186,8 @@ def selection_curve(
     >>> import clovecal as cc
     >>> from matplotlib.figure import Figure
     >>> y, good, bad = [0, 1, 1, 0], [0.2, 0.9, 0.6, 0.4], [0.6, 0.5, 0.7, 0.6]
-    >>> selection = cc.select({"good": good, "bad": bad}, y, domains=list("AABB"), recalibrate=None)
+    >>> models = {"good": good, "bad": bad}
+    >>> selection = cc.select(models, y, domains=list("AABB"), criterion="ece", recalibrate=None)
     >>> ax = selection_curve(selection, Figure().add_subplot())
     >>> ax.get_ylabel()
     'ece of the chosen model, summed over domains'
@@ -220,6 +221,59 @@ def selection_curve(
         label=f"chosen by {selection.criterion}",
     )
     ax.set_xlabel("in-domain accuracy that is asked for")
+    ax.legend(fontsize="small", frameon=False)
+    return ax
+
+
+def loss_against_departure(selection: Selection, ax: Axes | None = None) -> Axes:
+    """Draw each model's log-loss against its departure between domains, and the models that no other beats in both.
+
+    Parameters
+    ----------
+    selection
+        From `select`, with ``prepare_for``.
+    ax
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    Axes
+        Where it was drawn.
+
+    See Also
+    --------
+    clovecal.select : Says what each of the two choices costs by the measure of the other.
+
+    Notes
+    -----
+    Models that were left out are not drawn. Noise alone spreads departures near 0, so that the models at the left end
+    of the line may well be equally good.
+
+    Examples
+    --------
+    >>> import clovecal as cc, numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> rng = np.random.default_rng(0)
+    >>> p, site = rng.uniform(size=2000), np.repeat(["A", "B"], 1000)
+    >>> y, other = rng.uniform(size=2000) < p, np.where(site == "A", p, p**2)
+    >>> ax = loss_against_departure(cc.select({"p": p, "other": other}, y, domains=site), Figure().add_subplot())
+    >>> ax.get_xlabel()
+    'departure between domains after one recalibration'
+    """
+    if selection.prepare_for is None:
+        raise InputError("selection", "is by a criterion alone", "call select with prepare_for instead")
+    models = [(one.departure or 0.0, one.log_loss or 0.0, one.name) for one in selection.table if one.excluded is None]
+    if not models:
+        raise InputError("selection", "has no model that was not left out", "call select with other models")
+    ax = _axes(ax)
+    front = [one for one in sorted(models) if all(one[1] <= beside[1] for beside in models if beside[0] <= one[0])]
+    ax.plot(*zip(*((x, y) for x, y, _ in models), strict=True), "o", color=_GREY, markersize=5, label="models")
+    ax.plot(*zip(*((x, y) for x, y, _ in front), strict=True), color="black", linewidth=1, label="none better in both")
+    for (kind, chosen), colour, marker in zip(selection.choices.items(), COLOURS, MARKERS, strict=False):
+        x, y = next((x, y) for x, y, name in models if name == chosen)
+        ax.plot(x, y, marker, color=colour, markersize=9, linestyle="none", label=f"for {kind} domains: {chosen}")
+    ax.set_xlabel("departure between domains after one recalibration")
+    ax.set_ylabel("log-loss in domains left out" if selection.left_out else "log-loss in known domains")
     ax.legend(fontsize="small", frameon=False)
     return ax
 
@@ -258,7 +312,8 @@ def criterion_against_accuracy(
     >>> import clovecal as cc
     >>> from matplotlib.figure import Figure
     >>> y, good, bad = [0, 1, 1, 0], [0.2, 0.9, 0.6, 0.4], [0.6, 0.5, 0.7, 0.6]
-    >>> selection = cc.select({"good": good, "bad": bad}, y, domains=list("AABB"), recalibrate=None)
+    >>> models = {"good": good, "bad": bad}
+    >>> selection = cc.select(models, y, domains=list("AABB"), criterion="ece", recalibrate=None)
     >>> ax = criterion_against_accuracy(selection, {"good": 0.8, "bad": 0.6}, Figure().add_subplot())
     >>> ax.get_xlabel()
     'ece, summed over domains'
@@ -312,6 +367,7 @@ __all__ = [
     "MARKERS",
     "criterion_against_accuracy",
     "error_by_domain",
+    "loss_against_departure",
     "reliability_diagram",
     "selection_curve",
 ]

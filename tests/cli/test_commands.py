@@ -473,7 +473,7 @@ def test_select_prints_the_librarys_ranking(run, runs, rows):
     code, out, err = run("select", *runs, "--min-accuracy", "0.6")
     ranking, _, note = out.rstrip("\n").rpartition("\n\n")
     assert (code, ranking) == (0, str(selected(rows, min_accuracy=0.6)))
-    assert note.startswith("Both columns judge the recalibrated model")
+    assert note.startswith("All columns judge the recalibrated model")
     assert err == "label 'y' (guessed); score 'p' (guessed); domain 'country' (guessed).\n"
 
 
@@ -515,12 +515,76 @@ def test_select_may_judge_models_as_they_are(run, runs, rows):
     ]
 
 
-def test_a_floor_that_no_model_reaches_is_an_answer_not_an_error(run, runs):
+def test_when_no_model_is_chosen_the_answer_is_printed_and_the_code_is_2(run, runs):
     code, out, _ = run("select", *runs, "--min-accuracy", "0.99")
-    assert code == 0
+    assert code == 2
     assert out.startswith("No model reaches an accuracy of 0.99; the highest is ")
     code, out, _ = run("select", *runs, "--min-accuracy", "0.99", "--json")
-    assert (code, json.loads(out)["best"]) == (0, None)
+    assert (code, json.loads(out)["best"]) == (2, None)
+    code, out, _ = run("select", runs[1])
+    assert (code, out.splitlines()[0]) == (
+        2,
+        "No model is shown to predict better than always saying how frequent the labels are.",
+    )
+
+
+@pytest.fixture
+def leaning(rows, tmp_path):
+    """Write a model that leans on a feature whose meaning varies by country, beside the right one."""
+    rng = np.random.default_rng(0)
+    places = rows["country"].unique().sort().to_list()
+    agreement = np.linspace(0.7, 0.95, len(places))[[places.index(one) for one in rows["country"]]]
+    spurious = np.where(rng.random(len(rows)) < agreement, rows["y"], 1 - rows["y"])
+    odds = (rows["p"] / (1 - rows["p"])).to_numpy() * np.where(spurious == 1, 4.0, 0.25)
+    rows.with_columns(p=odds / (1 + odds)).write_parquet(tmp_path / "leaning.parquet")
+    return tmp_path / "leaning.parquet", odds / (1 + odds)
+
+
+@pytest.mark.parametrize("aim", ["unstable", "similar"])
+def test_select_prepares_for_what_is_asked_and_names_both_choices(aim, run, runs, leaning, rows):
+    file, p = leaning
+    expected = cc.select(
+        {"right": rows["p"], "leaning": p}, rows["y"], domains=rows["country"], prepare_for=aim, deals=2
+    )
+    code, out, _ = run("select", runs[0], file, "--prepare-for", aim, "--deals", "2", "--json")
+    content = json.loads(out)
+    assert (code, content["best"], content["prepare_for"]) == (0, expected.best, aim)
+    assert content["choices"] == dict(expected.choices)
+    assert content["choices"]["similar"] == "leaning"
+    assert [(one["departure"], one["log_loss"]) for one in content["table"]] == [
+        (one.departure, one.log_loss) for one in expected.table
+    ]
+    assert content["remarks"] == list(expected.remarks)
+    if expected.price is None:
+        assert content["price"] is None
+    else:
+        assert content["price"]["log_loss"] == expected.price.log_loss
+    printed = run("select", runs[0], file, "--prepare-for", aim, "--deals", "2")[1]
+    assert printed.startswith("\n".join((expected.verdict, *expected.remarks)))
+
+
+def test_select_reads_predictions_in_domains_left_out(run, runs, leaning, rows, tmp_path):
+    file, p = leaning
+    (tmp_path / "held-out").mkdir()
+    left_out = {"right": rows["p"].to_numpy(), "leaning": 1 - p}
+    for name, values in left_out.items():
+        rows.with_columns(p=values).write_parquet(tmp_path / "held-out" / f"{name}.parquet")
+    arguments = ("select", runs[0], file, "--prepare-for", "similar", "--deals", "1", "--json")
+    content = json.loads(run(*arguments, "--held-out", tmp_path / "held-out" / "*.parquet")[1])
+    expected = cc.select(
+        {"right": rows["p"], "leaning": p},
+        rows["y"],
+        domains=rows["country"],
+        prepare_for="similar",
+        held_out=left_out,
+        deals=1,
+    )
+    assert (content["best"], content["verdict"]) == ("right", expected.verdict)
+    code, _, err = run(*arguments, "--held-out", tmp_path / "held-out" / "right.parquet")
+    assert (code, "--held-out lacks the model 'leaning'" in err) == (2, True)
+    rows.with_columns(y=1 - rows["y"]).write_parquet(tmp_path / "other.parquet")
+    code, _, err = run(*arguments, "--held-out", tmp_path / "other.parquet")
+    assert (code, "models 'right' and 'held-out right' differ in their label" in err) == (2, True)
 
 
 def test_select_reads_a_long_file(run, runs, tmp_path):
@@ -603,5 +667,5 @@ def test_a_selection_says_whether_models_were_recalibrated(run, tmp_path):
     for name in ("one", "two"):
         rows.write_csv(tmp_path / f"{name}.csv")
     files = (tmp_path / "one.csv", tmp_path / "two.csv")
-    assert "Both columns judge the recalibrated model" in run("select", *files)[1]
+    assert "All columns judge the recalibrated model" in run("select", *files)[1]
     assert "recalibrated" not in run("select", *files, "--no-recalibration")[1]

@@ -304,7 +304,7 @@ def _ranking(selection: Selection) -> Ranking:
         for place, one in enumerate(selection.table, start=1)
     )
     return Ranking(
-        verdict=selection.verdict,
+        verdict=" ".join((selection.verdict, *selection.remarks)),
         best=selection.best,
         criterion=selection.criterion,
         min_accuracy=selection.min_accuracy,

@@ -65,7 +65,10 @@ def shares(domains: Domains, weight: FloatArray | None) -> FloatArray:
         size = np.bincount(domains.codes, minlength=len(domains.names)).astype(np.float64)
     else:
         of_pairs = weight if domains.rows is None else weight[domains.rows]
-        total, squares = (np.bincount(domains.codes, of_pairs**power, len(domains.names)) for power in (1, 2))
+        total, squares = (
+            np.asarray(np.bincount(domains.codes, of_pairs**power, len(domains.names)), dtype=np.float64)
+            for power in (1, 2)
+        )
         size = divide_or(total**2, squares, 0.0)
     share = size**2 / (size**2 + HALF_SHARE_ROWS**2)
     return np.asarray(share / share.sum())

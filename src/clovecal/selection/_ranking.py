@@ -212,7 +212,10 @@ class Selection:
         price = self.price
         if price is None:
             return f"Prepared for {'similar' if self.prepare_for == UNSTABLE else 'unstable'} domains it is the same."
-        lost = f"{100 * abs(price.accuracy):.1f} points of accuracy {'less' if price.accuracy >= 0 else 'more'}"
+        points = round(100 * price.accuracy, 1)
+        lost = (
+            f"{abs(points):.1f} points of accuracy {'less' if points > 0 else 'more'}" if points else "equal accuracy"
+        )
         if self.prepare_for == UNSTABLE:
             return (
                 f"Prepared for similar domains it would be {price.similar}: this choice costs {price.log_loss_in_words}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -303,9 +304,13 @@ def _candidate(name: str, one: _Measured, kind: str, domains: Domains, share: Fl
         accuracy=one.accuracy,
         by_domain=MappingProxyType(dict(zip(domains.names, by_domain.tolist(), strict=True))),
         log_loss=log_loss,
-        departure=float(np.sqrt(max(squared, 0.0))),
+        departure=_departure(one, share),
         skilled=one.skilled,
     )
+
+
+def _departure(one: _Measured, share: FloatArray) -> float:
+    return math.sqrt(max(float(one.departures @ share), 0.0))
 
 
 def _signed_root(squared: Any) -> Any:
@@ -319,14 +324,13 @@ def _price(measured: Mapping[str, _Measured], choices: Mapping[str, str], share:
         return None
     one, other = measured[unstable], measured[similar]
     difference = one.log_losses - other.log_losses
-    departures = tuple(float(np.sqrt(max(each.departures @ share, 0.0))) for each in (one, other))
     return Price(
         unstable=unstable,
         similar=similar,
         log_loss=float(difference @ share),
         log_loss_error=jackknife_error(difference, share),
         accuracy=other.accuracy - one.accuracy,
-        departures=(departures[0], departures[1]),
+        departures=(_departure(one, share), _departure(other, share)),
     )
 
 
