@@ -7,7 +7,7 @@ without training anything, and on a machine that has the files of that folder al
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -93,6 +93,7 @@ def rows_of(table: str) -> tuple[NDArray[np.float32], Labels, NDArray[np.str_]]:
         return saved["X"].astype(np.float32), saved["y"].astype(np.int64), saved["domains"]
 
 
+@cache
 def held_out_domains(table: str) -> list[str]:
     """Return the domains that are left out in turn: `HELD_OUT` of those with enough rows, drawn."""
     names, counts = np.unique(rows_of(table)[2], return_counts=True)
