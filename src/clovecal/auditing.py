@@ -56,10 +56,10 @@ from clovecal.verdicts import invariance_in_words, verdict_on_calibration
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from clovecal.expecting import Forecast, RepairStudy
+    from clovecal.expecting import Forecast, LabelsNeeded, RepairStudy
     from clovecal.selection import Selection
 
-_NOT_IN_JSON = ("bins", "table")
+_NOT_IN_JSON = ("bins", "shows_labels", "table")
 ERROR_NAMES = MappingProxyType({"binary": "ECE", "multiclass": "ECE", "regression": "error"})
 
 
@@ -96,6 +96,8 @@ class Audit:
         Bins of the calibration error and the curves.
     threshold
         Where sensitivity, specificity and net benefit are; None: they were not asked for.
+    shows_labels
+        Whether what labels of a new domain are worth is part of what is shown.
     table
         The rows themselves, checked.
     """
@@ -117,6 +119,7 @@ class Audit:
     overall_finding: Finding
     bins: int = field(repr=False)
     threshold: float | None
+    shows_labels: bool = field(repr=False)
     table: Rows = field(repr=False)
 
     @property
@@ -190,6 +193,16 @@ class Audit:
         return forecast_of(self.table, self.metrics, ci=self.ci, shift=shift)
 
     @cached_property
+    def labels_needed(self) -> LabelsNeeded | None:
+        """What labelled rows of a new domain would be worth, computed when first asked for.
+
+        See `clovecal.expecting.labels_needed`; None where that cannot be said.
+        """
+        from clovecal.expecting import labels_needed_of
+
+        return labels_needed_of(self.table, bins=self.bins, ci=self.ci)
+
+    @cached_property
     def by_class(self) -> tuple[ClassShare, ...]:
         """The observed and the predicted share of each class, where there are several; see `class_shares`."""
         return on_rows.class_shares(self.table, ci=self.ci) if self.table.multiclass else ()
@@ -234,6 +247,10 @@ class Audit:
         found["expected"] = None
         if self.expected is not None:
             found["expected"] = {"sentences": list(self.expected.sentences), **as_json_values(self.expected)}
+        found["labels_needed"] = None
+        if self.shows_labels and self.labels_needed is not None:
+            known = self.labels_needed.with_names(str)
+            found["labels_needed"] = {"sentence": known.in_words, **as_json_values(known)}
         if repairs:
             found["repairs"] = None if self.repairs is None else as_json_values(self.repairs.with_names(str))
         return found
@@ -336,6 +353,7 @@ def audit(
     tolerance: float | None = None,
     min_rows: int = 0,
     threshold: float | None = None,
+    labels_needed: bool = False,
     resamples: int = 1000,
     rng: np.random.Generator | int | None = 0,
     positive: Any = None,
@@ -372,6 +390,8 @@ def audit(
         Domains with fewer rows are put together as one; 0: each stands alone.
     threshold
         A probability from which on the model's users act: adds sensitivity, specificity and net benefit there.
+    labels_needed
+        Whether text, JSON and page say what labels of a new domain would be worth, which takes a while.
     resamples
         Simulated tables behind the intervals, and permutations of the invariance test.
     rng
@@ -455,6 +475,7 @@ def audit(
         overall_finding=overall_finding,
         bins=int(bins),
         threshold=None if threshold is None else float(threshold),
+        shows_labels=bool(labels_needed),
         table=table,
     )
 

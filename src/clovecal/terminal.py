@@ -11,10 +11,12 @@ import numpy as np
 
 from clovecal.domains import DomainResult, Interval, Name
 from clovecal.findings import LABELS, Finding
+from clovecal.text import significant
 from clovecal.verdicts import error_digits, error_format, finding_meanings, tolerated_in_words
 
 if TYPE_CHECKING:
     from clovecal.auditing import Audit
+    from clovecal.expecting import LabelsNeeded
 
 _LINES = 60
 _WIDTH = 100
@@ -29,6 +31,8 @@ def as_text(audit: Audit) -> str:
     parts.append(_table_of_domains(audit))
     if audit.threshold is not None:
         parts.append(_table_of_decisions(audit, audit.threshold))
+    if audit.shows_labels and audit.labels_needed is not None:
+        parts.append(_table_of_labels(audit.labels_needed))
     parts.append([line for note in _notes(audit) for line in textwrap.wrap(note, _WIDTH, subsequent_indent="  ")])
     return "\n\n".join("\n".join(part) for part in parts)
 
@@ -79,6 +83,35 @@ def _table_of_decisions(audit: Audit, threshold: float) -> list[str]:
     hidden = len(audit.rows) - _LINES
     more = f"… and {hidden} domains" if hidden > 0 else None
     return [f"Acting above {threshold:g}:", "", *_laid_out(heads, lines, text={0}, more=more)]
+
+
+def _table_of_labels(found: LabelsNeeded) -> list[str]:
+    """Show what each number of labels of a new domain is worth."""
+    units = found.task == "regression"  # whose losses have no usual size
+    write: Callable[[float], str] = significant if units else "{:.4f}".format
+    signed: Callable[[float], str] = "{:+.4g}".format if units else "{:+.4f}".format
+    heads = ["labels", found.loss_name, "change", f"{found.ci:.0%} interval", "error", "rate known to within"]
+    lines = [
+        [
+            f"{step.labels:,}",
+            write(step.loss.value),
+            signed(step.change.value),
+            _interval(step.change.interval, signed),
+            write(step.error.value),
+            f"±{step.rate_width / 2:.2g}",
+        ]
+        for step in found.steps
+    ]
+    lines.append(["as it is", write(found.as_it_is.value), "", "", write(found.error_as_it_is.value), ""])
+    how = "adapting to each known one without it" if found.how == "left out" else "simulation"
+    said = (found.in_words, *found.notes)
+    return [
+        f"What labelled rows of a new domain would be worth, by {how}:",
+        "",
+        *_laid_out(heads, lines, text=set(), more=None),
+        "",
+        *(line for one in said for line in textwrap.wrap(one, _WIDTH, subsequent_indent="  ")),
+    ]
 
 
 def _laid_out(heads: Sequence[str], lines: Sequence[Sequence[str]], *, text: set[int], more: str | None) -> list[str]:

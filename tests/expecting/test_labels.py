@@ -171,3 +171,27 @@ def test_wrong_arguments_are_named(options, argument):
     with pytest.raises(InputError) as caught:
         labels_needed(**draw_table([30] * 3), **options)
     assert caught.value.argument == argument
+
+
+# In an audit ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_audit_shows_it_where_that_is_asked():
+    table = draw_table([130] * 5)
+    asked = cc.audit(**table, labels_needed=True, resamples=20)
+    assert asked.labels_needed == labels_needed(**table)
+    assert "What labelled rows of a new domain would be worth, by adapting to each known one" in str(asked)
+    content = asked.to_dict(repairs=False)["labels_needed"]
+    assert content["sentence"] == asked.labels_needed.in_words
+    assert [step["labels"] for step in content["steps"]] == [0, 20]
+    not_asked = cc.audit(**table, resamples=20)
+    assert "What labelled rows" not in str(not_asked)
+    assert not_asked.to_dict(repairs=False)["labels_needed"] is None
+
+
+def test_the_command_shows_it_where_that_is_asked(run, tmp_path):
+    lines = [f"{y},{p},{name}" for y, p, name in zip(*draw_table([130] * 5).values(), strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join(["y,p,hospital", *lines]))
+    code, out, err = run("audit", tmp_path / "table.csv", "--labels-needed")
+    assert code == 0, err
+    assert "  labels  Brier score" in out

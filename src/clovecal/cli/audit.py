@@ -43,6 +43,9 @@ from clovecal.cli._registered import import_option
 @click.option("--min-rows", default=0, show_default=True, help="Put domains with fewer rows together as one.")
 @click.option("--threshold", type=float, help="Also show what acting on predictions above this does in each domain.")
 @click.option(
+    "--labels-needed", is_flag=True, help="Also show what labelled rows of a new domain would be worth (takes a while)."
+)
+@click.option(
     "--weights",
     type=click.Choice(["frequency", "sampling"]),
     default="frequency",
@@ -64,6 +67,7 @@ def command(
     tolerance: float | None,
     min_rows: int,
     threshold: float | None,
+    labels_needed: bool,
     weights: str,
     report: Path | None,
     title: str,
@@ -101,11 +105,15 @@ def command(
             tolerance=tolerance,
             min_rows=min_rows,
             threshold=threshold,
+            labels_needed=labels_needed,
         )
     if report is not None:
         with progress("Writing the page"):
             made_by = shlex.join(["clovecal", *sys.argv[1:]])
             result.report(report, title=title, model=model, source=file, command=made_by, overwrite=force)
+    if labels_needed:
+        with progress("Trying labels of each domain"):
+            _ = result.labels_needed
     if as_json:
         print_json({"columns": str(table.columns), **result.to_dict()})
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clovecal._checks import FloatArray
+from clovecal.domains import Interval
 from clovecal.rows import Rows
 
 _FEWEST = 3  # domains for an interval
@@ -20,6 +21,11 @@ class MeanChange:
     value: float
     low: float | None
     high: float | None
+
+    @property
+    def interval(self) -> Interval | None:
+        """Both limits, or None."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 def mean_with_interval(values: Sequence[float], ci: float) -> MeanChange:
