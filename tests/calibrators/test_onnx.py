@@ -90,7 +90,10 @@ def test_every_calibrator(calibrator, interpolation, ties):
     scores = scores.round(2) if ties else scores
     y = (rng.random(2000) < scores**2).astype(int)
     calibrator.set_params(interpolation=interpolation).fit(scores, y, domains=np.arange(2000) % 3)
-    assert_agrees(calibrator, around(calibrator.maps_[0].knots))
+    members = [one for _, one in getattr(calibrator, "members_", [(1, calibrator)])]
+    for member in members:
+        if hasattr(member, "maps_"):
+            assert_agrees(calibrator, around(member.maps_[0].knots))
     assert_agrees(calibrator, scores)
 
 
@@ -125,6 +128,17 @@ def test_parametric_maps_of_class_logits(calibrator):
     logits = 3 * rng.normal(size=(500, 3))
     cal = calibrator().fit(logits, logits.argmax(axis=1) * (rng.random(500) < 0.7).astype(int))
     assert_agrees(cal, np.concatenate([logits, [[1e3, 0, -1e3], [-1e300, -1e300, -1e300]]]))
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_a_mixture_of_all_kinds(classes):
+    rng = np.random.default_rng(0)
+    p = rng.random(600) if classes == 1 else rng.dirichlet(np.ones(classes), size=600)
+    y = rng.random(600) < p**1.2 if classes == 1 else [rng.choice(classes, p=row) for row in p]
+    names = ["naive", "platt", "robust", "hierarchical"] if classes == 1 else ["naive", "platt", "robust"]
+    auto = cc.AutoCalibrator(candidates=names).fit(p, np.asarray(y, dtype=int), domains=np.arange(600) % 3)
+    assert len(auto.members_) >= 4
+    assert_agrees(auto, np.concatenate([p, p[:5] - 0.5, p[:5] + 0.5]))
 
 
 @pytest.mark.parametrize("interpolation", ["linear", "step"])

@@ -43,7 +43,7 @@ CALIBRATORS = {
     "risk": cc.RobustIsotonic(),
     "regret": cc.RobustIsotonic("regret", shrinkage=0.25, min_domain_size=2, tol=1e-6, interpolation="step"),
     "auto": cc.AutoCalibrator(),
-    "auto worst": cc.AutoCalibrator(choose="worst", shrinkage=[0.5], max_folds=2),
+    "auto worst": cc.AutoCalibrator(choose="worst", candidates=["naive", "robust"], max_folds=2),
 }
 TABLES = {"binary": rows_of_domains, "classes": class_rows}
 
@@ -219,9 +219,9 @@ def test_numpy_parameters_are_saved(tmp_path):
     cal = cc.RobustIsotonic(shrinkage=np.float32(0.5), min_domain_size=np.int64(2))
     cal.fit([1, 2, 3, 4], [0, 1, 0, 1], domains=list("aabb")).save(tmp_path / "robust.json")
     assert cc.load_calibrator(tmp_path / "robust.json").get_params()["min_domain_size"] == 2
-    auto = cc.AutoCalibrator(shrinkage=np.array([0.0, 0.25]))
+    auto = cc.AutoCalibrator(candidates=np.array(["naive", "platt"]))
     auto.fit([1, 2, 3, 4], [0, 1, 0, 1], domains=list("aabb")).save(tmp_path / "auto.json")
-    assert cc.load_calibrator(tmp_path / "auto.json").shrinkage == (0.0, 0.25)
+    assert cc.load_calibrator(tmp_path / "auto.json").candidates == ("naive", "platt")
 
 
 # ------------------------------------------------------------------------------------------------------------ edges
@@ -370,8 +370,7 @@ def test_parameters_of_another_calibrator_are_refused(change, defect):
         ("risk", "tol", -1, "tol is -1; pass a positive number"),
         ("risk", "min_domain_size", "3", "min_domain_size is '3'; pass a whole number of at least 1"),
         ("risk", "shrinkage", 7, "shrinkage is 7; pass a number from 0 (minimax) to 1 (pooled)"),
-        ("auto", "shrinkage", [0, 7], "shrinkage is 7; pass a number from 0 (minimax) to 1 (pooled)"),
-        ("auto", "shrinkage", None, "shrinkage is None; pass a list of numbers from 0 to 1"),
+        ("auto", "candidates", "naive", "candidates is 'naive'; pass a list of names"),
         ("auto", "choose", 1, "choose is 1; choose one of 'average', 'mean', 'worst'"),
         ("auto", "max_folds", 0, "max_folds is 0; pass a whole number of at least 2"),
     ],
@@ -511,6 +510,23 @@ def test_the_table_of_candidates_is_checked(defect):
     )
     assert defect(setting("best", to="magic"), "auto") == "its best candidate 'magic' is not in its table"
     assert defect(dropping("best"), "auto") == "its 'best' is missing or not text"
+
+
+def test_the_members_of_a_mixture_are_checked(defect, saved):
+    assert defect(dropping("members"), "auto") == "its 'members' is missing or not a list"
+    assert defect(setting("members", 0, to=3), "auto") == "its 'member' is missing or not a calibrator"
+    assert defect(setting("members", 0, "weight", to=None), "auto") == (
+        "its 'weight' is missing or not made of finite numbers"
+    )
+    shares = "the weights of its members are not shares that sum to 1"
+    assert defect(setting("members", to=[]), "auto") == shares
+    assert defect(setting("members", 0, "weight", to=0.99), "auto worst") == shares
+    _, of_classes = saved("naive", "classes")
+
+    def exchange(content):
+        content["members"][0] = of_classes | {"weight": content["members"][0]["weight"]}
+
+    assert defect(exchange, "auto") == "its members are not of as many columns of scores as it is"
 
 
 @pytest.mark.parametrize("name", ["naive", "risk", "auto"])

@@ -1,11 +1,12 @@
 """Repair a trained model's scores so that they mean the same in every domain (paper: section 5.2)."""
 
 from clovecal.calibrators import held_out, stored
-from clovecal.calibrators._auto import AutoCalibrator, Candidate, naive_candidate
+from clovecal.calibrators._auto import AutoCalibrator, Candidate, naive_candidates, platt_candidates
 from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._beta import Beta
 from clovecal.calibrators._expected import ClassExpectation, Expectation, Expected, RegressionExpectation
 from clovecal.calibrators._hierarchical import AdaptedCalibrator, HierarchicalCalibrator
+from clovecal.calibrators._identity import Identity
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._meta import CalibratedByDomain
 from clovecal.calibrators._minimax import MonotoneSteps
@@ -57,13 +58,14 @@ register_calibrator(
     NaiveIsotonic,
     meaning="isotonic regression on all domains pooled",
     options=("balance",),
-    candidates=naive_candidate,
+    candidates=naive_candidates,
 )
 register_calibrator(
     "platt",
     Platt,
     meaning="logistic regression on the score",
     options=("balance",),
+    candidates=platt_candidates,
 )
 register_calibrator(
     "temperature",
@@ -85,6 +87,7 @@ register_calibrator(
     options=("objective", "shrinkage"),
     quick={"tol": 1e-6},
     candidates=risk_candidate,
+    optional=True,
 )
 register_calibrator(
     "robust-regret",
@@ -94,16 +97,20 @@ register_calibrator(
     options=("shrinkage",),
     quick={"tol": 1e-6},
     candidates=regret_candidates,
+    optional=True,
 )
 register_calibrator(
     "hierarchical",
     lambda **options: HierarchicalCalibrator(NaiveIsotonic(), **options),
     meaning="naive, with an intercept and a slope that vary by domain; averaged over domains",
+    candidates=lambda auto: {"hierarchical": HierarchicalCalibrator(NaiveIsotonic(interpolation=auto.interpolation))},
+    optional=True,
 )
 register_class(AdaptedCalibrator)
+register_class(Identity)
 register_calibrator(
     "auto",
     AutoCalibrator,
-    meaning="mix of these by how each does on domains left out",
+    meaning="mix of naive and platt by how each does on domains left out, or the scores as they are",
     quick={"max_folds": 5},
 )

@@ -11,18 +11,24 @@ from sklearn.base import clone
 
 from clovecal._checks import FloatArray, check_choice, check_count
 from clovecal.calibrators import stored
-from clovecal.calibrators._base import ScoredRows
+from clovecal.calibrators._base import Calibrator, ScoredRows
+from clovecal.calibrators._identity import Identity
 from clovecal.calibrators._isotonic import NaiveIsotonic
-from clovecal.calibrators._minimax import MonotoneSteps
-from clovecal.calibrators._monotone import MonotoneCalibrator, average_steps
+from clovecal.calibrators._logits import are_probabilities
+from clovecal.calibrators._monotone import INTERPOLATIONS
+from clovecal.calibrators._nested import fitted_state, read_fitted
+from clovecal.calibrators._onnx import OnnxGraph
+from clovecal.calibrators._platt import Platt
 from clovecal.calibrators._registry import CALIBRATORS
-from clovecal.calibrators._robust import TRIAL_TOLERANCE, check_shrinkage
 from clovecal.calibrators.held_out import leave_domains_out, squared_errors
 from clovecal.domains import Name
 from clovecal.errors import InputError
 
 CHOICES = ("average", "mean", "worst")
-_FAR = 1e3  # times the scores' range: how far beyond them the identity map of a regression continues
+# The identity's vote before anything is known, where each kind of repair has 1, which has to show that it helps.
+# docs/decisions/0015 has what other votes and other rules do on real tables and to perfect models.
+IDENTITY_VOTE = 2.5
+_NO_DIFFERENCE = 1e-6  # of the lowest loss: what solvers leave open tells nothing apart
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Candidate:
     Attributes
     ----------
     name
-        "identity", "naive", "robust risk", "robust regret", with its shrinkage where there is one.
+        "identity", "naive", "naive, domains equal", "platt", …
     mean, worst
         Held-out Brier score (mean squared error), average and worst over domains.
     by_domain
@@ -48,22 +54,22 @@ class Candidate:
     weight: float
 
 
-class AutoCalibrator(MonotoneCalibrator):
-    """Combine identity, naive and robust calibration by how each does on a domain it has not seen.
+class AutoCalibrator(Calibrator):
+    """Mix the identity, isotonic regression and Platt's line by how each does on a domain it has not seen.
 
     Every candidate is fitted without one domain and judged on that domain, for each domain in turn. Candidates are the
-    identity and what `register_calibrator` has been given as such.
+    identity, `NaiveIsotonic` and `Platt`, each on all rows and with domains that weigh the same, and what else
+    `register_calibrator` has been given as such.
 
     Parameters
     ----------
     choose
-        "average": the candidates' maps averaged, each with weight exp(−t), where t is its mean held-out excess over the
-        best candidate in standard errors; "mean" or "worst": the one candidate with the lowest mean or worst
-        held-out score, ties to the simpler.
-    shrinkage
-        The shrinkages of `RobustIsotonic` to try with the regret; together they count as one candidate.
-    min_domain_size
-        As in `RobustIsotonic`.
+        "average": the candidates' predictions averaged, with weights that fall with how surely each is worse than the
+        best one; "mean" or "worst": the one candidate with the lowest mean or worst held-out score, ties to the
+        simpler.
+    candidates
+        Names of registered calibrators to try beside the identity: ``("naive", "platt", "robust", "hierarchical")``.
+        None: "naive", "platt" and calibrators of your own that were registered with ``candidates``.
     max_folds
         With more domains than this, several are left out at a time.
     interpolation
@@ -75,15 +81,22 @@ class AutoCalibrator(MonotoneCalibrator):
         A `Candidate` each, from the simplest to the most involved.
     best_
         Name of the candidate with the lowest mean (or worst) held-out score.
-    maps_
-        The fitted map, one per column of scores.
+    members_
+        The candidates that have a weight, fitted on all rows: pairs of weight and calibrator.
 
     Notes
     -----
     With few domains the held-out scores cannot tell the candidates apart, and the one that looks best is a noisy
-    choice. The squared error is convex, so an average of those that look alike is never worse than their mean;
-    ``experiments/calibrators`` has the comparison. The identity takes part when the scores can be probabilities (or the
-    targets are real numbers).
+    choice. The squared error is convex, so an average of those that look alike is never worse than their mean.
+
+    A weight is a vote times (1 + t²/(k − 1))^(−k/2), where t is the candidate's mean excess over the best one in
+    standard errors over the k domains: how much less likely the observed differences are if there is none on average
+    than at their own mean. Ways of one kind (the two of "naive") share one vote; the identity has 2.5, so that a model
+    which is right already is hardly moved. It takes part when the scores can be probabilities (or the targets are real
+    numbers).
+
+    Robust calibration is no candidate of its own accord: it lost on most real tables. ``docs/decisions/0015`` has the
+    figures.
 
     Examples
     --------
@@ -98,19 +111,18 @@ class AutoCalibrator(MonotoneCalibrator):
 
     table_: tuple[Candidate, ...]
     best_: str
+    members_: tuple[tuple[float, Calibrator], ...]
 
     def __init__(
         self,
         *,
         choose: str = "average",
-        shrinkage: Sequence[float] = (0.0, 0.5),
-        min_domain_size: int = 1,
+        candidates: Sequence[str] | None = None,
         max_folds: int = 20,
         interpolation: str = "linear",
     ) -> None:
         self.choose = choose
-        self.shrinkage = shrinkage
-        self.min_domain_size = min_domain_size
+        self.candidates = candidates
         self.max_folds = max_folds
         self.interpolation = interpolation
 
@@ -119,16 +131,32 @@ class AutoCalibrator(MonotoneCalibrator):
         """How many domains a fit needs at least."""
         return 2
 
-    def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
+    def check_parameters(self) -> None:
+        """Raise unless the parameters can be used."""
+        check_choice(self.choose, "choose", CHOICES)
+        check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
+        check_count(self.max_folds, "max_folds", at_least=2)
+        if self.candidates is None:
+            return
+        able = tuple(name for name, entry in CALIBRATORS.items() if entry.candidates is not None)
+        if isinstance(self.candidates, str) or np.ndim(self.candidates) != 1:
+            raise InputError("candidates", f"is {self.candidates!r}", "pass a list of names")
+        for name in self.candidates:
+            check_choice(name, "candidates", able)
+
+    def _fit(self, rows: ScoredRows) -> None:
         if rows.domains is None:
             raise InputError(
                 "domains", "is None", "choosing a calibrator needs one label per row or a membership matrix"
             )
         rows.domains.require_two()
-        candidates, prior = self._candidates(rows)
+        rows = rows.in_order()
+        candidates, votes = self._candidates(rows)
+        if not candidates:
+            raise InputError("candidates", "has none that is for such scores", "name others, or pass None")
         held_out = leave_domains_out(rows, candidates, squared_errors, max_folds=self.max_folds)
         losses = np.array([list(held_out[name].values()) for name in candidates])
-        weights = _weights(losses, self.choose, prior)
+        weights = _weights(losses, self.choose, votes)
         self.table_ = tuple(
             Candidate(
                 name=name,
@@ -141,43 +169,42 @@ class AutoCalibrator(MonotoneCalibrator):
         )
         score = losses.max(axis=1) if self.choose == "worst" else losses.mean(axis=1)
         self.best_ = self.table_[int(np.argmin(score))].name
-        used = [
-            (weight, clone(candidate).fit_rows(rows).maps_)
+        self.members_ = tuple(
+            (float(weight), clone(candidate).fit_rows(rows))
             for weight, candidate in zip(weights, candidates.values(), strict=True)
             if weight > 0
-        ]
-        return tuple(
-            average_steps([weight for weight, _ in used], [maps[problem] for _, maps in used], self.interpolation)
-            for problem in range(rows.n_problems)
         )
 
-    def _candidates(self, rows: ScoredRows) -> tuple[dict[str, MonotoneCalibrator], FloatArray]:
+    def _candidates(self, rows: ScoredRows) -> tuple[dict[str, Calibrator], FloatArray]:
         """Return unfitted candidates, and the weight of each if nothing told them apart."""
-        found: dict[str, MonotoneCalibrator] = {}
-        prior: list[float] = []
-        if _are_probabilities(rows) or rows.task == "regression":
-            found["identity"] = _Identity(*_ends(rows), interpolation=self.interpolation)
-            prior.append(1.0)
-        for entry in CALIBRATORS.values():
-            ways = {} if entry.candidates is None else entry.candidates(self)
+        found: dict[str, Calibrator] = {}
+        votes: list[float] = []
+        if rows.task == "regression" or are_probabilities(rows.scores, rows.weight):
+            found["identity"] = Identity()
+            votes.append(IDENTITY_VOTE)
+        for name, entry in CALIBRATORS.items():
+            wanted = not entry.optional if self.candidates is None else name in self.candidates
+            if entry.candidates is None or not wanted:
+                continue
+            ways = {way: one for way, one in entry.candidates(self).items() if rows.task in one.tasks}
             found |= ways
-            prior += [1 / len(ways) for _ in ways]  # several ways of one kind share its vote
-        return found, np.array(prior)
+            votes += [1 / len(ways) for _ in ways]  # several ways of one kind share its vote
+        return found, np.array(votes)
 
-    def check_parameters(self) -> None:
-        """Raise unless the parameters can be used."""
-        super().check_parameters()
-        check_choice(self.choose, "choose", CHOICES)
-        check_count(self.max_folds, "max_folds", at_least=2)
-        check_count(self.min_domain_size, "min_domain_size")
-        if np.ndim(self.shrinkage) != 1:
-            raise InputError("shrinkage", f"is {self.shrinkage!r}", "pass a list of numbers from 0 to 1")
-        for share in self.shrinkage:
-            check_shrinkage(share)
+    def _map(self, columns: FloatArray) -> FloatArray:
+        parts = [member.calibrate(columns) for _, member in self.members_]
+        mixed = np.sum([weight * part for (weight, _), part in zip(self.members_, parts, strict=True)], axis=0)
+        # Rounding must not take the average beyond what is averaged: 1 + 1e-16 is no probability.
+        return np.asarray(np.clip(mixed, np.min(parts, axis=0), np.max(parts, axis=0)))
 
     def state(self) -> dict[str, Any]:
         """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
-        return {**super().state(), "best": self.best_, "table": [stored.written(one) for one in self.table_]}
+        return {
+            **super().state(),
+            "best": self.best_,
+            "table": [stored.written(one) for one in self.table_],
+            "members": [{"weight": weight, **fitted_state(member)} for weight, member in self.members_],
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -188,57 +215,54 @@ class AutoCalibrator(MonotoneCalibrator):
         restored.best_ = stored.text(state, "best")
         if restored.best_ not in [one.name for one in restored.table_]:
             raise InputError("its best candidate", f"{restored.best_!r} is not in its table", stored.REMEDY)
+        listed = stored.entries(state, "members")
+        members = [read_fitted({"member": one}, "member") for one in listed]
+        restored.members_ = tuple(
+            (stored.number(one, "weight"), member) for one, member in zip(listed, members, strict=True)
+        )
+        weights = [weight for weight, _ in restored.members_]
+        if not weights or min(weights) <= 0 or not np.isclose(sum(weights), 1):
+            raise InputError("the weights of its members", "are not shares that sum to 1", stored.REMEDY)
+        if any(member.n_features_in_ != restored.n_features_in_ for member in members):
+            raise InputError("its members", "are not of as many columns of scores as it is", stored.REMEDY)
         return restored
 
-
-class _Identity(MonotoneCalibrator):
-    """The map that changes nothing from ``low`` to ``high``; in steps, the one that lowers a score to the next seen."""
-
-    def __init__(self, low: float, high: float, *, interpolation: str) -> None:
-        self.low = low
-        self.high = high
-        self.interpolation = interpolation
-
-    def _fit_maps(self, rows: ScoredRows) -> tuple[MonotoneSteps, ...]:
-        if self.interpolation == "linear":
-            ends = np.array([self.low, self.high])
-            return tuple(MonotoneSteps(ends, ends) for _ in range(rows.n_problems))
-        seen = [np.unique(column) for column in rows.scores.T]
-        return tuple(MonotoneSteps(knots, knots) for knots in seen)
+    def _onnx(self, graph: OnnxGraph, scores: str) -> str:
+        total = None
+        for weight, member in self.members_:
+            part = graph.node("Mul", member._onnx(graph, scores), graph.constant(weight))
+            total = part if total is None else graph.node("Add", total, part)
+        assert total is not None
+        return total
 
 
-def naive_candidate(auto: AutoCalibrator) -> dict[str, NaiveIsotonic]:
-    """Return what `AutoCalibrator` tries of the pooled fit."""
-    return {"naive": NaiveIsotonic(interpolation=auto.interpolation)}
+def naive_candidates(auto: AutoCalibrator) -> dict[str, Calibrator]:
+    """Return what `AutoCalibrator` tries of isotonic regression."""
+    return {
+        "naive": NaiveIsotonic(interpolation=auto.interpolation),
+        "naive, domains equal": NaiveIsotonic(balance="domains", interpolation=auto.interpolation),
+    }
 
 
-def _weights(losses: FloatArray, choose: str, prior: FloatArray) -> FloatArray:
+def platt_candidates(auto: AutoCalibrator) -> dict[str, Calibrator]:  # noqa: ARG001
+    """Return what `AutoCalibrator` tries of Platt's line."""
+    return {"platt": Platt(), "platt, domains equal": Platt(balance="domains")}
+
+
+def _weights(losses: FloatArray, choose: str, votes: FloatArray) -> FloatArray:
     """Return each candidate's share."""
     score = losses.max(axis=1) if choose == "worst" else losses.mean(axis=1)
     best = int(np.argmin(score))
     if choose != "average":
         return np.asarray(np.eye(len(losses))[best])
     excess = losses - losses[best]
-    # What the certificates of the fits leave open tells nothing apart; its mean in its own standard errors would.
-    excess[np.abs(excess) < TRIAL_TOLERANCE * losses[best]] = 0.0
-    error = excess.std(axis=1, ddof=1) / np.sqrt(losses.shape[1])
+    excess[np.abs(excess) < _NO_DIFFERENCE * losses[best]] = 0.0
+    domains = losses.shape[1]
+    error = excess.std(axis=1, ddof=1) / np.sqrt(domains)
     # A candidate that is the best one under another name has neither excess nor error; one that is worse by the same
     # in every domain has no error either, and is worse for certain.
     mean = excess.mean(axis=1)
-    standardised = np.divide(mean, error, out=np.where(mean > 0, np.inf, 0.0), where=error > 0)
-    weights = prior * np.exp(-standardised)
+    t = np.divide(mean, error, out=np.where(mean > 0, np.inf, 0.0), where=error > 0)
+    weights = votes * (1 + t**2 / (domains - 1)) ** (-domains / 2)
     weights[weights < 1e-4 * weights.max()] = 0.0
     return np.asarray(weights / weights.sum())
-
-
-def _are_probabilities(rows: ScoredRows) -> bool:
-    return bool(rows.scores.min() >= 0 and rows.scores.max() <= 1)
-
-
-def _ends(rows: ScoredRows) -> tuple[float, float]:
-    """Return where the identity ends: with [0, 1], or as far as scores of a regression may reasonably go."""
-    if rows.task != "regression":
-        return 0.0, 1.0
-    low, high = float(rows.scores.min()), float(rows.scores.max())
-    reach = _FAR * ((high - low) or max(abs(low), 1.0))
-    return low - reach, high + reach

@@ -59,6 +59,9 @@ class ScoredRows:
     best_risks
         What fits have found of these rows, for those that come: the least risk that a monotone map of its own could
         give each domain, by name.
+    starts
+        Likewise, the coefficients that fits have found of nearly the same rows, by what the fit calls them: those that
+        come may start there.
     """
 
     scores: FloatArray
@@ -67,6 +70,7 @@ class ScoredRows:
     domains: Domains | None
     order: tuple[IntArray, ...] | None = field(default=None, repr=False)
     best_risks: dict[Name, float] = field(default_factory=dict, init=False, repr=False)
+    starts: dict[Any, FloatArray] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, scores: Any, y: Any, domains: Any = None, sample_weight: Any = None) -> ScoredRows:
@@ -130,6 +134,7 @@ class ScoredRows:
             return self
         ordered = replace(self, order=tuple(np.argsort(column, kind="stable") for column in self.scores.T))
         ordered.best_risks.update(self.best_risks)
+        ordered.starts.update(self.starts)
         return ordered
 
     def reweighted(self, weight: FloatArray) -> ScoredRows:

@@ -77,18 +77,21 @@ class LogisticCalibrator(Calibrator):
         scores = rows.scores[counted]
         self.probabilities_ = are_probabilities(scores)
         features = self._features(scores)
-        fits = [
-            fit_logistic(
+        fits = []
+        for problem in range(rows.n_problems):
+            name = (type(self).__name__, problem)
+            found = fit_logistic(
                 np.column_stack([feature[:, problem] for feature in features]),
                 rows.target(problem)[counted],
                 share[counted],
                 # Where the rows leave a slope open, a probability keeps its own.
                 lean=np.full(len(features), float(self.probabilities_)),
+                start=rows.starts.get(name),
             )
-            for problem in range(rows.n_problems)
-        ]
-        self.intercepts_ = np.array([intercept for intercept, _ in fits])
-        self.slopes_ = np.array([slopes for _, slopes in fits])
+            rows.starts[name] = found
+            fits.append(found)
+        self.intercepts_ = np.array([found[0] for found in fits])
+        self.slopes_ = np.array([found[1:] for found in fits])
         self.class_frequencies_ = rows.class_frequencies
 
     def _map(self, columns: FloatArray) -> FloatArray:
@@ -138,8 +141,13 @@ class LogisticCalibrator(Calibrator):
 
 
 def fit_logistic(
-    features: FloatArray, labels: FloatArray, share: FloatArray, *, lean: FloatArray
-) -> tuple[float, FloatArray]:
+    features: FloatArray,
+    labels: FloatArray,
+    share: FloatArray,
+    *,
+    lean: FloatArray,
+    start: FloatArray | None = None,
+) -> FloatArray:
     """Return the intercept and the slopes, none below 0, of a logistic regression.
 
     Parameters
@@ -152,6 +160,8 @@ def fit_logistic(
         Each row's weight, all positive, summing to 1.
     lean
         The q slopes that the ridge leans to, none below 0.
+    start
+        Intercept and slopes of a fit of nearly the same rows, where the search begins.
     """
     target = smoothed(labels)
     largest = np.abs(features).max(axis=0)  # divided by first, so that squares of 1e300 do not overflow
@@ -164,12 +174,20 @@ def fit_logistic(
     standardised = (features - centre) / spread
     standardised[:, flat] = 0.0
     everything = tuple(range(features.shape[1]))
+    mean = float(share @ target)
+    begin = np.concatenate(([np.log(mean / (1 - mean))], np.zeros(features.shape[1])))
+    if start is not None:
+        slopes = start[1:] * largest
+        near = np.concatenate(([start[0] + centre @ slopes], slopes * spread))
+        begin = near if np.isfinite(near).all() else begin
 
     def fit_with(used: tuple[int, ...]) -> tuple[float, FloatArray]:
         """Return the loss, and the intercept and standardised slopes, of which those not used are 0."""
-        loss, found = _minimise(standardised[:, used], target, share, lean=(lean * largest * spread)[list(used)])
+        places = [0, *(1 + one for one in used)]
         theta = np.zeros(1 + features.shape[1])
-        theta[[0, *(1 + one for one in used)]] = found
+        loss, theta[places] = _minimise(
+            standardised[:, used], target, share, lean=(lean * largest * spread)[list(used)], theta=begin[places]
+        )
         return loss, theta
 
     _, theta = fit_with(everything)
@@ -178,7 +196,7 @@ def fit_logistic(
         faces = [fit_with(used) for size in range(len(everything)) for used in combinations(everything, size)]
         _, theta = min((one for one in faces if (one[1][1:] >= 0).all()), key=lambda one: one[0])
     slopes = theta[1:] / spread
-    return float(theta[0] - centre @ slopes), slopes / largest
+    return np.concatenate(([theta[0] - centre @ slopes], slopes / largest))
 
 
 def smoothed(labels: FloatArray, classes: int = 2) -> FloatArray:
@@ -187,7 +205,7 @@ def smoothed(labels: FloatArray, classes: int = 2) -> FloatArray:
 
 
 def _minimise(
-    features: FloatArray, target: FloatArray, share: FloatArray, *, lean: FloatArray
+    features: FloatArray, target: FloatArray, share: FloatArray, *, lean: FloatArray, theta: FloatArray
 ) -> tuple[float, FloatArray]:
     """Return the least of Σ share·log-loss + ½ ridge·|slopes − lean|², and where it is, by Newton's steps."""
     mean = float(share @ target)
@@ -199,8 +217,6 @@ def _minimise(
     def loss_at(theta: FloatArray, eta: FloatArray) -> float:
         return float(share @ (np.logaddexp(0, eta) - target * eta) + 0.5 * penalty @ (theta - lean) ** 2)
 
-    theta = np.zeros(design.shape[1])
-    theta[0] = np.log(mean / (1 - mean))
     eta = design @ theta
     loss = loss_at(theta, eta)
     for _ in range(MOST_STEPS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -106,17 +106,6 @@ def within_range(steps: MonotoneSteps, target: FloatArray) -> MonotoneSteps:
     values[values - low < _ROUNDING * (high - low)] = low
     values[high - values < _ROUNDING * (high - low)] = high
     return MonotoneSteps(steps.knots, values)
-
-
-def average_steps(weights: Sequence[float], maps: Sequence[MonotoneSteps], interpolation: str) -> MonotoneSteps:
-    """Return the weighted average of maps, whose knots are those of all of them."""
-    if len(maps) == 1:
-        return maps[0]
-    knots = np.unique(np.concatenate([steps.knots for steps in maps]))
-    parts = np.array([apply_steps(steps, knots, interpolation) for steps in maps])
-    # Rounding must not take the average out of order, nor beyond what is averaged.
-    average = np.maximum.accumulate(np.asarray(weights) @ parts)
-    return MonotoneSteps(knots, np.clip(average, parts.min(axis=0), parts.max(axis=0)))
 
 
 def normalise_rows(values: FloatArray, otherwise: FloatArray) -> FloatArray:

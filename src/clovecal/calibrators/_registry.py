@@ -12,9 +12,8 @@ from clovecal.errors import InputError
 
 if TYPE_CHECKING:
     from clovecal.calibrators._auto import AutoCalibrator
-    from clovecal.calibrators._monotone import MonotoneCalibrator
 
-    Candidates = Callable[["AutoCalibrator"], Mapping[str, MonotoneCalibrator]]
+    Candidates = Callable[["AutoCalibrator"], Mapping[str, Calibrator]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +28,7 @@ class RegisteredCalibrator:
     options: tuple[str, ...] = ()
     quick: Mapping[str, Any] = field(default_factory=dict)
     candidates: Candidates | None = None
+    optional: bool = False
 
     def make_quick(self) -> Calibrator:
         """Return an unfitted one that a study can fit in every fold without taking long."""
@@ -49,6 +49,7 @@ def register_calibrator(
     options: tuple[str, ...] = (),
     quick: Mapping[str, Any] | None = None,
     candidates: Candidates | None = None,
+    optional: bool = False,
 ) -> None:
     """Make a calibrator known, so that it can be saved and loaded, and chosen by name in ``clovecal calibrate``.
 
@@ -68,8 +69,10 @@ def register_calibrator(
     quick
         Parameters of ``make`` with which a report fits it many times over: a coarser tolerance, fewer folds.
     candidates
-        For a `MonotoneCalibrator` that `AutoCalibrator` is to try: a function of the `AutoCalibrator` that returns
-        unfitted ones by the names of its table. Together they count as one candidate.
+        For a calibrator that `AutoCalibrator` is to try: a function of the `AutoCalibrator` that returns unfitted ones
+        by the names of its table. Together they count as one candidate.
+    optional
+        Whether `AutoCalibrator` tries them only where its ``candidates`` name them.
 
     Notes
     -----
@@ -97,6 +100,7 @@ def register_calibrator(
         options=options,
         quick=MappingProxyType(dict(quick or {})),
         candidates=candidates,
+        optional=optional,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from clovecal._checks import FloatArray, check_choice, check_count, check_positive, check_share
 from clovecal.calibrators import stored
-from clovecal.calibrators._base import ScoredRows
+from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._minimax import MonotoneSteps, best_domain_risks, solve
 from clovecal.calibrators._monotone import MonotoneCalibrator, within_range
 from clovecal.domains import Name
@@ -186,24 +186,16 @@ def check_shrinkage(value: Any) -> None:
     check_share(value, "shrinkage", remedy="pass a number from 0 (minimax) to 1 (pooled)")
 
 
-def risk_candidate(auto: AutoCalibrator) -> dict[str, RobustIsotonic]:
-    """Return what `AutoCalibrator` tries of the risk: without shrinkage."""
-    return {"robust risk": _candidate(auto, "risk", 0.0)}
+def risk_candidate(auto: AutoCalibrator) -> dict[str, Calibrator]:
+    """Return what `AutoCalibrator` tries of the risk, if it is to."""
+    return {"robust risk": RobustIsotonic(tol=TRIAL_TOLERANCE, interpolation=auto.interpolation)}
 
 
-def regret_candidates(auto: AutoCalibrator) -> dict[str, RobustIsotonic]:
-    """Return what `AutoCalibrator` tries of the regret: each of its shrinkages."""
+def regret_candidates(auto: AutoCalibrator) -> dict[str, Calibrator]:
+    """Return what `AutoCalibrator` tries of the regret, if it is to: without shrinkage and with .5 (decision 0004)."""
     return {
-        f"robust regret, shrinkage {share:g}" if share else "robust regret": _candidate(auto, "regret", share)
-        for share in auto.shrinkage
+        "robust regret": RobustIsotonic("regret", tol=TRIAL_TOLERANCE, interpolation=auto.interpolation),
+        "robust regret, shrinkage 0.5": RobustIsotonic(
+            "regret", shrinkage=0.5, tol=TRIAL_TOLERANCE, interpolation=auto.interpolation
+        ),
     }
-
-
-def _candidate(auto: AutoCalibrator, objective: str, shrinkage: float) -> RobustIsotonic:
-    return RobustIsotonic(
-        objective,
-        shrinkage=shrinkage,
-        min_domain_size=auto.min_domain_size,
-        tol=TRIAL_TOLERANCE,
-        interpolation=auto.interpolation,
-    )

@@ -64,8 +64,8 @@ def leave_domains_out(
     Where fewer domains are left than a calibrator needs (`Calibrator.domains_needed`), `NaiveIsotonic` takes its place:
     with one domain left, that is what robust calibration comes to.
 
-    All fits share what does not depend on who is left out: the order of the scores and, unless domains overlap, the
-    least risk of each domain alone.
+    All fits share what hardly depends on who is left out: the order of the scores, where a search starts and, unless
+    domains overlap, the least risk of each domain alone.
 
     Examples
     --------
@@ -95,6 +95,7 @@ def leave_domains_out(
         training = source.subset(kept, domains)
         if domains.partition:  # each domain keeps all its rows
             training.best_risks.update(source.best_risks)
+        training.starts.update(source.starts)
         judged = _only(rows, rows.domains, left_out)
         for name, calibrator in calibrators.items():
             found = judge(_fitted(calibrator, training)(judged.scores), judged)
@@ -102,6 +103,7 @@ def leave_domains_out(
             task.advance()
         if domains.partition:
             source.best_risks.update(training.best_risks)
+        source.starts.update(training.starts)
     return {name: {domain: result[domain] for domain in names} for name, result in results.items()}
 
 
