@@ -207,7 +207,11 @@ def test_the_command_fits_applies_and_compares_it(run, tmp_path):
     calibrator, output = tmp_path / "cal.json", tmp_path / "out.csv"
     code, out, _ = run("calibrate", tmp_path / "t.csv", "-o", calibrator, "--domain", "site", "--method", "logistic")
     assert code == 0
-    assert out == f"logistic calibrator fitted on 900 rows of 3 domains.\nCalibrator: {calibrator}\n"
+    assert out.splitlines() == [
+        "logistic calibrator fitted on 900 rows of 3 domains.",
+        f"It can be adapted to a new domain with a few labels there: clovecal adapt {calibrator} …",
+        f"Calibrator: {calibrator}",
+    ]
     assert run("apply", calibrator, tmp_path / "t.csv", "-o", output)[0] == 0
     expected = LogisticMap().fit(p, y).predict(p)
     assert pl.read_csv(output)["calibrated"].to_numpy() == pytest.approx(expected, abs=1e-12)
