@@ -68,8 +68,8 @@ def _becomes_a_graph() -> bool:
 class _MeanMmce(torch.autograd.Function):
     """The mean MMCE of binary logits, of the commonest options, with its gradient made in the same pass.
 
-    A small batch's time is the number of operations, and a large one's the number of passes over the rows' features:
-    here a third of what autograd needs. `mmce_in_domains` has the same formula plainly.
+    A small batch's time is its number of operations, and a large one's the number of passes over the rows' features:
+    both are fewer than autograd's. `mmce_in_domains` has the same formula plainly.
     """
 
     @staticmethod
@@ -88,19 +88,21 @@ class _MeanMmce(torch.autograd.Function):
             features = torch.rsub(gap.square(), log_height).exp_()
             rows = members.sum(dim=0)
             per_row = rows.clamp(min=1).reciprocal_()[:, None]
-            n_present = torch.count_nonzero(rows).clamp_(min=1)
+            n_present = torch.count_nonzero(rows)
+            count = n_present.clamp_(min=1) if score.is_cuda else max(int(n_present), 1)  # a GPU is not waited for
             moments = (members * residual[:, None]).T @ features
             moments.mul_(per_row)
-            value = moments.square().sum().div_(n_present)
+            value = moments.square().sum().div_(count)
             ctx.save_for_backward(logits, y, members)
             ctx.chosen = chosen
             if ctx.needs_input_grad[0]:
-                features.mul_(members @ moments.mul_(per_row).mul_(2).div_(n_present))
-                of_residual = features.sum(dim=1)
-                of_score = features.mul_(gap).sum(dim=1).mul_(residual).mul_(2 * root).sub_(of_residual)
-                ctx.slope = of_score.mul_(score).mul_(score.neg_().add_(1))
+                features.mul_(members @ moments.mul_(per_row))
+                slope = features.sum(dim=1)  # ∂/∂r, and −∂/∂s by r = outcome − s
+                slope.addcmul_(features.mul_(gap).sum(dim=1), residual, value=-2 * root)
+                slope.mul_(torch.addcmul(score, score, score, value=-1))  # s(1 − s)
                 if chosen.of == "confidence":
-                    ctx.slope.mul_(logits.sign())
+                    slope.mul_(logits.sign())
+                ctx.slope = slope.mul_(-2).div_(count)
             return value
 
     @staticmethod

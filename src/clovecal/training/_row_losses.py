@@ -129,5 +129,5 @@ def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
     """Switch autocast off where the tensor is."""
     kind = tensor.device.type
     if not torch.compiler.is_compiling() and not torch.is_autocast_enabled(kind):
-        return nullcontext()  # a fifth of the time of entering and leaving autocast, on a small batch
+        return nullcontext()  # to enter and leave autocast takes as long as several operations on a small batch
     return torch.autocast(device_type=kind, enabled=False)
