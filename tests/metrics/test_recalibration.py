@@ -282,6 +282,22 @@ def test_standard_errors_under_sampling_weights_are_the_sandwich():
     assert (b, error) == pytest.approx((fit.params[1], np.sqrt((bread @ meat @ bread)[1, 1])), rel=1e-6)
 
 
+def test_without_events_sampling_weights_widen_the_intercepts_limit_by_kishs_factor():
+    y, p, weight = (
+        np.array([0, 0, 0, 0, 1, 0]),
+        np.array([0.2, 0.3, 0.4, 0.1, 0.5, 0.5]),
+        np.array([1, 4, 1, 2, 1, 1.0]),
+    )
+    result = cc.per_domain(
+        "calibration_intercept", y, p, domains=list("AAAABB"), sample_weight=weight, weights="sampling", ci=0.95
+    )
+    w = weight[:4]
+    q = expit(logit(p[:4]) + result.intervals["A"][1])
+    kish = (w**2).sum() / w.sum()
+    deviations = (w * q).sum() / np.sqrt(kish * (w * q * (1 - q)).sum())
+    assert deviations == pytest.approx(1.959964, rel=1e-6)
+
+
 def test_o_to_e_under_sampling_weights_has_korn_and_graubards_limits():
     y, p, _ = draw(60, 17)
     weight = np.random.default_rng(18).uniform(0.2, 3, 60)
