@@ -62,7 +62,7 @@ def _table(folder: Path) -> str:
         subprocess.run([sys.executable, str(script), "--table"], check=True, capture_output=True, text=True).stdout
         for script in sorted(scripts, key=lambda path: (path.stem != own, path.stem))
     ]
-    return "\n\n".join(text.strip() for text in printed)
+    return "\n\n".join(text.strip() for text in printed if text.strip())
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def brier(rate: Floats, p: Floats) -> float:
 def tables(found: list[Record]) -> str:
     """Return coverage and median width by number of domains, from the records."""
     if not found:
-        return "The coverage of the intervals has no records yet."
+        return ""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for one in found:
         config = one["config"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import clone
 
 from clovecal._checks import (
@@ -27,8 +28,9 @@ from clovecal.calibrators._class_log_odds import ClassLogOdds
 from clovecal.calibrators._expected import ClassExpectation, Expectation, RegressionExpectation
 from clovecal.calibrators._kinds import Kind
 from clovecal.calibrators._lines import Lines
-from clovecal.calibrators._log_odds import LogOdds
-from clovecal.calibrators._logits import CLIP, are_probabilities
+from clovecal.calibrators._log_odds import LogOdds, moments
+from clovecal.calibrators._logits import CLIP, are_probabilities, logits
+from clovecal.calibrators._mixed import LogisticSums
 from clovecal.calibrators._mixtures import NormalMixture, array, require_covariances
 from clovecal.calibrators._onnx import OnnxGraph
 from clovecal.calibrators.held_out import leave_domains_out
@@ -40,7 +42,6 @@ _KINDS: Mapping[str, type[Kind[Any]]] = {kind.task: kind for kind in (LogOdds, C
 NEW_DOMAIN = ("average", "base")
 PREDICTIONS = ("calibrated", "base", "scores")
 _MANY_ROWS = 50_000  # from here on the base is fitted without a domain on rows summed over this many
-_SCORE_CELLS = 1_000  # ranges of the score
 _WORTH_A_WORD = 0.05  # probability of a slope below 0
 _LESS = {"binary": "fewer events", "multiclass": "fewer rows of a class", "regression": "lower outcomes"}
 
@@ -571,22 +572,20 @@ def _summed(rows: ScoredRows) -> ScoredRows:
     domains = rows.domains
     if domains is None or len(rows.y) <= _MANY_ROWS or domains.rows is not None:
         return rows
-    score = rows.scores[:, 0]
-    weight = np.ones(len(score)) if rows.weight is None else rows.weight
-    step = max(len(score) // (50 * _SCORE_CELLS), 1)
-    edges = np.unique(np.quantile(score[::step], np.linspace(0, 1, _SCORE_CELLS + 1)[1:-1]))
-    code = np.searchsorted(edges, score, side="right") * len(domains.names) + domains.codes
-    total, events, mass = (np.bincount(code, one) for one in (weight, weight * rows.y, weight * score))
-    present = np.flatnonzero(total)
-    mean = mass[present] / total[present]
-    both = np.concatenate([events[present], (total - events)[present]])
+    probabilities = are_probabilities(rows.scores, rows.weight)
+    score = logits(rows.scores[:, 0], probabilities=probabilities)
+    centre, scale, _ = moments(score, np.ones(len(score)) if rows.weight is None else rows.weight)
+    sums = LogisticSums.of_rows(
+        (score - centre) / scale, rows.y, weight=rows.weight, domain=domains.codes, n_domains=len(domains.names)
+    )
+    score = centre + scale * sums.x
+    both = np.concatenate([sums.events, sums.trials - sums.events])
     kept = np.flatnonzero(both > 0)
-    codes = np.tile(present % len(domains.names), 2)[kept]
     return ScoredRows(
-        scores=np.tile(mean, 2)[kept, None],
-        y=np.repeat([1.0, 0.0], len(present))[kept],
+        scores=np.tile(expit(score) if probabilities else score, 2)[kept, None],
+        y=np.repeat([1.0, 0.0], len(score))[kept],
         weight=both[kept],
-        domains=Domains(domains.names, codes, None, len(kept)),
+        domains=Domains(domains.names, np.tile(sums.domain, 2)[kept], None, len(kept)),
     )
 
 

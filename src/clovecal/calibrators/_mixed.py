@@ -13,10 +13,13 @@ from itertools import pairwise
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from clovecal._checks import FloatArray, IntArray
 from clovecal.domains.sums import weighted_counts
+
+Flags = NDArray[np.bool_]
 
 FLOOR = (0.05, 0.02)  # of the sums of squares that Σ is made of: a spread that a few domains cannot rule out
 UNIT = (1.0, 0.5)  # spreads of intercept and slope beyond which more of it is held against Σ
@@ -265,19 +268,13 @@ def newton(family: Family, mean: FloatArray, covariance: FloatArray, *, start: F
         promised = np.einsum("ki,ki->k", gradient, step)  # twice the rise that the quadratic has
         if not (promised > 1e-12 * (1 + np.abs(value))).any():
             break
-        share = np.ones(k)
         moved = theta + step
-        for _ in range(_MOST_HALVINGS):
-            found = family.log_likelihood(moved) + log_prior(moved)
-            worse = ~(found >= value - 1e-12 * (1 + np.abs(value)))
-            if not worse.any():
-                break
-            share[worse] /= 2
-            moved = theta + share[:, None] * step
-        else:
-            moved[worse] = theta[worse]
-        theta = moved
-        at = family.derivatives(theta)
+        at_moved = family.derivatives(moved)
+        worse = _worse(at_moved.log_likelihood + log_prior(moved), value)
+        if worse.any():
+            moved = _halved(family, log_prior, theta, step, value, worse)
+            at_moved = family.derivatives(moved)
+        theta, at = moved, at_moved
         value = at.log_likelihood + log_prior(theta)
     curvature = at.information + precision
     log_determinants = np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]
@@ -286,6 +283,30 @@ def newton(family: Family, mean: FloatArray, covariance: FloatArray, *, start: F
         covariance=np.asarray(np.linalg.inv(curvature)),
         log_evidence=value + 0.5 * log_determinants,
     )
+
+
+def _halved(
+    family: Family,
+    log_prior: Callable[[FloatArray], FloatArray],
+    theta: FloatArray,
+    step: FloatArray,
+    value: FloatArray,
+    worse: Flags,
+) -> FloatArray:
+    """Return where shorter steps lead, of which none makes its domain's mode less probable."""
+    share = np.ones(len(theta))
+    for _ in range(_MOST_HALVINGS):
+        share[worse] /= 2
+        moved = theta + share[:, None] * step
+        worse = _worse(family.log_likelihood(moved) + log_prior(moved), value)
+        if not worse.any():
+            return moved
+    moved[worse] = theta[worse]
+    return moved
+
+
+def _worse(found: FloatArray, value: FloatArray) -> Flags:
+    return ~(found >= value - 1e-12 * (1 + np.abs(value)))
 
 
 @dataclass(frozen=True, kw_only=True)
