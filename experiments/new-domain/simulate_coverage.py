@@ -99,14 +99,22 @@ def replicate(config: Config, rng: np.random.Generator) -> dict[str, list[tuple[
 
     for m in config.labels:
         adapted = fitted.adapt(expit(labelled[:m]), labels[:m])
-        add(f"{RATE} 90", float(rate.mean()), adapted.expect(p, ci=0.9).observed_rate)
+        add(f"{RATE} 90", float(rate.mean()), expected_of(adapted, p, ci=0.9).observed_rate)
         own = adapted.predict(p)
-        expected = adapted.expect(p, ci=0.95)
+        expected = expected_of(adapted, p, ci=0.95)
         add(f"{OWN} error 95", calibration_error(rate, own), expected.calibration_error)
         add(f"{OWN} brier 95", brier(rate, own), expected.brier)
-    as_is = fitted.expect(p, ci=0.95, of="scores")
+    as_is = expected_of(fitted, p, ci=0.95, of="scores")
     add(f"{AS_IS} error 95", calibration_error(rate, p), as_is.calibration_error)
     add(f"{AS_IS} brier 95", brier(rate, p), as_is.brier)
+    return found
+
+
+def expected_of(
+    calibrator: cc.HierarchicalCalibrator | cc.AdaptedCalibrator, p: Floats, *, ci: float, of: str = "calibrated"
+) -> cc.Expectation:
+    found = calibrator.expect(p, ci=ci, of=of)
+    assert isinstance(found, cc.Expectation)  # labels are 0 and 1
     return found
 
 
