@@ -520,3 +520,20 @@ def test_a_base_that_has_seen_the_domain_would_make_domains_look_more_alike():
     without, with_it = np.mean(found, axis=0)
     assert 0.65 < without < 1.0
     assert with_it < 0.8 * without
+
+
+def test_labels_that_no_known_domain_is_like_are_given_to_the_wider_components():
+    # 20 rows at the mean score with 19 events, where domains have 2 to 5 in 10. At x = 0 the slope plays no part:
+    # the mean of sigmoid(a)^20·(1 − sigmoid(a)) over the prior of a, by a sum over a fine grid.
+    h = fitted(k=10, n=300, sd=(0.3, 0.2))
+    labels = np.arange(20) > 0
+    a = np.linspace(-8, 8, 4001)
+    deviation = np.sqrt(h.prior_.covariances[:, 0, 0])[:, None]
+    prior = h.prior_.weights[:, None] * np.exp(-0.5 * ((a - h.prior_.means[:, :1]) / deviation) ** 2) / deviation
+    each = prior * expit(a) ** 19 * expit(-a)
+    exact = (each * expit(a)).sum() / each.sum()
+    found = h.adapt(np.full(20, expit(h.centre_)), labels)
+    assert found.predict([expit(h.centre_)])[0] == pytest.approx(exact, abs=0.01)
+    # Without weighing the components anew by how well they foretold it, it would be further from the labels.
+    unweighed = (h.prior_.weights * (each * expit(a)).sum(axis=1) / each.sum(axis=1)).sum()
+    assert exact - unweighed > 0.03
