@@ -42,7 +42,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
         return module
 
     yield script
-    for name in {"shared", "_classifiers", "_shown", "_findings", "_scenarios", "_venn_abers"} - before:
+    for name in {"shared", "_candidates", "_classifiers", "_shown", "_findings", "_scenarios", "_venn_abers"} - before:
         sys.modules.pop(name, None)
 
 
@@ -203,6 +203,39 @@ def test_satellite_estimates_are_calibrated_in_other_countries(
     assert found["rows"] == {"validation": 150, "test": 100}
     # a noise of half the label's deviation: r = 1/√(1 + .25) = .894
     assert found["scores"]["original"]["r"] == pytest.approx(0.894, abs=0.05)
+
+
+def test_rules_of_selection_choose_from_the_same_candidates(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = load("selection")
+    made = sys.modules["_candidates"]
+    rng = np.random.default_rng(0)
+    X, domains = rng.normal(size=(1200, 2)), np.array([f"d{number}" for number in np.arange(1200) % 6])
+    y = (rng.random(1200) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(np.int64)
+    monkeypatch.setattr(made, "table", lambda name: (X, y, domains))
+    few = tuple(one for one in made.CANDIDATES if (one.family, one.subset) == ("logistic", "all features"))
+    for module in (made, script):
+        monkeypatch.setattr(module, "CANDIDATES", few)
+    (config, *others) = made.configs("any")
+    assert len(others) == 5
+    found = outcome_of(script, config, tmp_path)
+    assert set(found["new_brier"]) == {one.name for one in few}
+    assert {pool: set(chosen) for pool, chosen in found["choices"].items()} == dict.fromkeys(
+        script.POOLS, set(script.RULES) - {"random"}
+    )
+    assert all("planted" not in name for name in found["choices"]["real"].values())
+    # it agrees with the label in most rows of the known domains, and in few of the new one
+    brier = found["new_brier"]
+    assert brier["logistic, all features, planted"] > brier["logistic, all features"] + 0.05
+    assert found["choices"]["planted"]["log-loss"].endswith("planted")
+    # by hand: the choice's Brier score less the lowest of the pool
+    briers = {name: value for name, value in found["new_brier"].items() if "planted" not in name}
+    chosen = briers[found["choices"]["real"]["unstable"]]
+    assert script.excess([found], "unstable", "real") == {"any": pytest.approx(chosen - min(briers.values()))}
+    assert script.excess([found], "random", "real") == {
+        "any": pytest.approx(sum(briers.values()) / len(briers) - min(briers.values()))
+    }
 
 
 def test_training_in_two_bit_domains_ends_somewhere(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
