@@ -238,6 +238,33 @@ def test_rules_of_selection_choose_from_the_same_candidates(
     }
 
 
+def test_a_few_labels_of_a_new_domain_are_tried_with_classes_and_numbers(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pd = pytest.importorskip("pandas")
+    script = load("new-domain-classes")
+    rng = np.random.default_rng(0)
+    domains = np.array(["a", "b", "c", "d"], dtype=object)[np.arange(240) % 4]
+    features = rng.normal(size=(240, 3))
+    classes = (features + rng.gumbel(size=(240, 3))).argmax(axis=1)
+    monkeypatch.setattr(script, "images", lambda name: (features, classes, domains))
+    found = outcome_of(script, script.Config("pacs", "b", 0), tmp_path)
+    assert found["rows"]["test"] == 40  # 60 less the 20 labelled ones
+    assert 70 < found["rows"]["calibration"] < 110  # half of 180
+    assert set(found["scores"]["hierarchical"]) == {"0", "20"}
+    assert found["scores"]["as is"]["0"] == found["scores"]["as is"]["20"]
+    label = rng.normal(size=240)
+    columns = {name: label + rng.normal(scale=0.5, size=240) for name in script.ESTIMATES}
+    frame = pd.DataFrame({"label": label, "country": domains, **columns})
+    monkeypatch.setattr(script, "countries", lambda: frame)
+    config = script.Config("povertymap", "b", 0, script.ESTIMATES[0])
+    found = outcome_of(script, config, tmp_path / "countries")
+    assert set(found["scores"]["own line"]) == {"5", "20"}
+    # a noise of .5, of which the best line leaves .25/(1 + .25)
+    assert found["scores"]["hierarchical"]["20"]["MSE"] == pytest.approx(0.2, abs=0.08)
+    assert {"0", "0 MSE"} <= set(found["outcome_90"])
+
+
 def test_training_in_two_bit_domains_ends_somewhere(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
