@@ -153,9 +153,14 @@ def run(config: Config) -> dict[str, Any]:
         for place, weight in enumerate(weights)
     ]
     training = TrainingData.of(rows["train"].X, rows["train"].y, domains=rows["train"].domain)
-    trained = train_ensemble(members, training, steps=size.steps, batch_size=None, device=size.device, precision="tf32")
+    # Members of one ensemble share what their objective is made with; GroupDRO's step size is that.
+    lots = [[member] for member in members] if config.objective == "GroupDRO" else [members]
+    trained = [
+        train_ensemble(lot, training, steps=size.steps, batch_size=None, device=size.device, precision="tf32")
+        for lot in lots
+    ]
     p = {
-        name: torch.sigmoid(torch.as_tensor(trained.logits(rows[name].X))).double().numpy()
+        name: np.concatenate([torch.sigmoid(torch.as_tensor(one.logits(rows[name].X))).double() for one in trained])
         for name in ("validation", "test")
     }
     known = rows["validation"]
@@ -163,14 +168,12 @@ def run(config: Config) -> dict[str, Any]:
         {str(place): p["validation"][place] for place in range(len(weights))},
         known.y,
         domains=known.domain,
-        criterion="debiased-ece",
-        min_accuracy="half-skill",
-        deals=5,
+        prepare_for="unstable",
     ).best
     return {
         "weights": list(weights),
         "chosen": None if chosen is None else int(chosen),
-        "diverged": [sentence is not None for sentence in trained.diverged],
+        "diverged": [sentence is not None for one in trained for sentence in one.diverged],
         "validation": {
             "accuracy": [_mean_by_domain(accuracy, known, one) for one in p["validation"]],
             "log_loss": [_mean_by_domain(log_loss, known, one) for one in p["validation"]],
