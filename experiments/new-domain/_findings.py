@@ -131,7 +131,7 @@ def tables(records: list[Record]) -> str:
     """Return markdown, every table from the records alone: those whose parts have been run."""
     done = {record["config"]["part"] for record in records}
     results = Results(records)
-    n = len({record["config"]["table"] for record in records})
+    n = len(by_table(results.of("as is")))
     parts = []
     if "repairs" in done:
         parts += [f"## Without labels of the new domain ({n} tables)", repairs_table(results)]
@@ -396,7 +396,7 @@ def worse_table(records: Sequence[Record]) -> str:
     lines = []
     for method in [one for one in values if one.startswith("hierarchical") or one == "MCGrad"]:
         excess = {}
-        for table in {key[0] for key in values[method]}:
+        for table in {key[0] for key in values[method]} & {key[0] for key in values["auto"]}:
             better = min(
                 ("auto", "Platt of each domain"), key=lambda one: by_table(only(values[one], tables=[table])).mean()
             )
