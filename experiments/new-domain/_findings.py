@@ -176,7 +176,7 @@ def auto_table(results: Results) -> str:
     """Return how much what is fitted without labels loses to the better of doing nothing and the naive fit."""
     head = ["", "table-models", "mean", f"above +{number(ALLOWED, 3)}", "wholly above, over domains", "largest"]
     lines = []
-    methods = ["auto, before", "auto", *hierarchical(results)]
+    methods = ["auto, before", "auto", "auto, hierarchical too", *hierarchical(results)]
     methods += ["naive, domains", "Platt, domains", "robust risk", "robust regret"]
     for name in methods:
         if not results.of(name):

@@ -68,6 +68,7 @@ BASES: dict[str, Callable[[], Any]] = {
     "auto": AutoCalibrator,
 }
 BASES_OF_INTERVALS = ("none", "naive")
+MORE_CANDIDATES = "auto, hierarchical too"
 KNOWN = (2, 3, 5, 10)  # known domains that the intervals of the first draw are learned from, before all of them are
 FEW_LABELLED = (0, 50)  # how many labels there are then
 METRICS: dict[str, Callable[..., float]] = {"brier": brier, "log_loss": log_loss, "ece": ece}
@@ -141,14 +142,16 @@ def labels(config: Config) -> dict[str, Any]:
 
 
 def auto(config: Config) -> dict[str, Any]:
-    """Judge `AutoCalibrator`, and a logistic regression on its output that starts from doing nothing."""
+    """Judge `AutoCalibrator`, one more candidate in it, and a logistic regression that starts from its output."""
     s = _scenario(config)
     fitted = AutoCalibrator().fit(s.scores, s.y, domains=s.domains)
     p = _predictions(fitted, s.test_scores)
     x, test = _logit(_predictions(fitted, s.new_scores)), _logit(p)
     then = [p, *(shrunk_platt(x[:m], s.new_y[:m])(test) for m in s.labelled[1:])]
-    weights = {one.name: round(float(one.weight), 4) for one in fitted.table_}
-    return _judged(s, {"auto": [p], "auto, then Platt": then}) | {"labelled": s.labelled, "weights": weights}
+    more = AutoCalibrator(candidates=("naive", "platt", "hierarchical")).fit(s.scores, s.y, domains=s.domains)
+    found = {"auto": [p], "auto, then Platt": then, MORE_CANDIDATES: [_predictions(more, s.test_scores)]}
+    weights = {one.name: round(float(one.weight), 4) for one in more.table_}
+    return _judged(s, found) | {"labelled": s.labelled, "weights": weights}
 
 
 def hierarchical(config: Config) -> dict[str, Any]:
