@@ -129,3 +129,35 @@ def test_predictions_of_one_value_or_of_certainty_have_a_forecast(p):
     y, domain = np.tile([0, 1, 1], 40), np.repeat(np.arange(3), 40)
     low, high = audited(y, p, domain).expected.observed_rate
     assert 0 <= low < high <= 1
+
+
+def test_the_curve_is_what_is_expected_at_each_score_and_ends_where_rows_are_few():
+    y, p, domain = table()
+    found = audited(y, p, domain, ci=0.9).expected
+    fitted = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    for one in (found.curve[0], found.curve[9], found.curve[-1]):
+        rate = fitted.expect([one.score], of="scores", ci=0.9).outcome
+        assert (one.low, one.high) == (rate.low, rate.high)
+    scores = [one.score for one in found.curve]
+    assert scores == sorted(set(scores))
+    # Of 1,200 rows, 6 are half a percent: the curve goes from the 6th or 7th smallest to the 6th or 7th largest.
+    ordered = np.sort(p)
+    assert scores[0] in ordered[5:7]
+    assert scores[-1] in ordered[-7:-4]
+    assert max(np.diff(scores)) <= (scores[-1] - scores[0]) / 19 + 1e-12
+
+
+def test_a_row_of_weight_two_is_two_rows_of_the_curve():
+    y, p, domain = table(k=3)
+    weighted = audited(y, p, domain, sample_weight=np.full(len(y), 2.0)).expected.curve
+    twice = audited(*(np.repeat(column, 2) for column in (y, p, domain))).expected.curve
+    assert [one.score for one in weighted] == pytest.approx([one.score for one in twice])
+    assert [one.high for one in weighted] == pytest.approx([one.high for one in twice], abs=1e-6)
+
+
+def test_several_classes_and_sampling_weights_have_no_curve():
+    y, p, domain = table(k=3)
+    several = audited(y, np.column_stack([0.9 * (1 - p), 0.9 * p, np.full(len(p), 0.1)]), domain).expected
+    assert several.curve == ()
+    surveyed = audited(y, p, domain, sample_weight=np.linspace(1, 2, len(y)), weights="sampling").expected
+    assert surveyed.curve == ()

@@ -2,7 +2,7 @@
 
 from clovecal.expecting._shared import MeanChange
 from clovecal.expecting.adapting import Adaptation, MapChange, MoreLabels, what_labels_changed
-from clovecal.expecting.forecast import Forecast, forecast_of
+from clovecal.expecting.forecast import Forecast, RateAt, forecast_of
 from clovecal.expecting.labels import AfterLabels, LabelsNeeded, labels_needed, labels_needed_of
 from clovecal.expecting.random_effects import (
     LeftOut,
@@ -33,6 +33,7 @@ __all__ = [
     "MeanChange",
     "MoreLabels",
     "NewDomain",
+    "RateAt",
     "Repair",
     "RepairStudy",
     "between_sd",

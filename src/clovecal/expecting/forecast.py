@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from clovecal.calibrators import HierarchicalCalibrator
 from clovecal.domains import DomainResult, Interval
 from clovecal.errors import InputError
 from clovecal.expecting.random_effects import FEW, NewDomain, fit_hierarchy, from_hierarchy, new_domain, new_domain_of
@@ -16,6 +17,17 @@ from clovecal.text import listed, significant
 from clovecal.verdicts import percentage_points, share
 
 TINY = 30  # rows: where half of the domains have fewer, they tell little of how domains differ
+_BY_ROWS, _BY_SCORE = 12, 20  # points of the curve at equal shares of the rows, and at equal steps of the score
+_OUTERMOST = 0.005  # share of the rows on either side of the curve's ends
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateAt:
+    """The interval of the share of events, in a new domain, among rows with a certain score."""
+
+    score: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +45,10 @@ class Forecast:
     observed_rate
         The interval of the share of events, in a new domain, among rows with that prediction; None unless the model is
         binary and its weights, if any, are frequencies.
+    curve
+        The same along the scores, lowest first, from where half a percent of the rows lie below to where half a percent
+        lie above; empty where ``observed_rate`` is None. Each interval is of one score by itself: the curve of a new
+        domain leaves the band somewhere more often than that.
     shift
         How far apart the same score's outcomes are in the known domains (`clovecal.metrics.InvarianceTest.shift`): the
         larger, the more trouble to expect, whatever the test's p-value, which follows the number of rows; None where it
@@ -48,6 +64,7 @@ class Forecast:
     metrics: Mapping[str, NewDomain]
     prediction: float | None
     observed_rate: Interval | None
+    curve: tuple[RateAt, ...]
     shift: float | None
     ci: float
     n_domains: int
@@ -144,21 +161,43 @@ def forecast_of(
         except InputError:  # no domain has an estimate
             continue
     prediction, observed_rate = None, None
+    curve: tuple[RateAt, ...] = ()
     if table.task == "binary" and (table.weight is None or table.weights == "frequency"):
         fitted = fit_hierarchy(table)
         metrics |= from_hierarchy(fitted, table, ci=ci)
         prediction = float(f"{np.average(table.p, weights=table.weight):.2g}")
-        rate = fitted.expect([prediction], of="scores", ci=ci).outcome
-        observed_rate = rate.low, rate.high
+        observed_rate = _rate_at(fitted, prediction, ci)
+        curve = tuple(
+            RateAt(score=score, low=low, high=high)
+            for score in _along(table)
+            for low, high in [_rate_at(fitted, score, ci)]
+        )
     if not metrics.keys() & _WORDINGS[table.task].keys():
         return None
     return Forecast(
         metrics=MappingProxyType(metrics),
         prediction=prediction,
         observed_rate=observed_rate,
+        curve=curve,
         shift=shift,
         ci=ci,
         n_domains=len(table.domains.names),
         median_rows=float(np.median(list(table.rows_by_domain.values()))),
         task=table.task,
     )
+
+
+def _rate_at(fitted: HierarchicalCalibrator, score: float, ci: float) -> Interval:
+    rate = fitted.expect([score], of="scores", ci=ci).outcome
+    return rate.low, rate.high
+
+
+def _along(table: Rows) -> list[float]:
+    """Return scores that follow where the rows lie, and leave no wide gap between."""
+    order = np.argsort(table.p, kind="stable")
+    weight = np.ones(len(order)) if table.weight is None else table.weight[order]
+    until = np.cumsum(weight)
+    shares = np.linspace(_OUTERMOST, 1 - _OUTERMOST, _BY_ROWS)
+    quantiles = table.p[order][np.searchsorted(until, shares * until[-1])]
+    steps = np.linspace(quantiles[0], quantiles[-1], _BY_SCORE)
+    return [float(score) for score in np.unique(np.concatenate([quantiles, steps]))]
