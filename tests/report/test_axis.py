@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clovecal.report._axis import Axis  # private: an axis has no public form but the page's pictures
+from clovecal.report._axis import Axis, RatioAxis  # private: an axis has no public form but the page's pictures
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,30 @@ def test_a_share_has_an_axis_within_zero_and_one(one, other):
     axis = Axis.covering(min(one, other), max(one, other), within=(0.0, 1.0))
     assert -1e-12 <= axis.low < axis.high <= 1 + 1e-12
     assert math.isfinite(axis.step)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.3, 4, [0.3, 0.5, 0.7, 1, 1.5, 2, 3]),
+        (0.01, 300, [0.01, 0.1, 1, 10, 100]),
+        (0.6, 1.4, [0.6, 0.8, 1, 1.2, 1.4]),
+        (1e-6, 1e6, [1e-6, 1e-4, 1e-2, 1, 1e2, 1e4, 1e6]),
+    ],
+)
+def test_ratios_have_round_ticks_of_which_one_is_1(low, high, ticks):
+    axis = RatioAxis.covering(low, high)
+    assert axis.ticks == pytest.approx(ticks)
+
+
+@given(st.floats(1e-9, 1e6), st.floats(1.0, 1e12))
+def test_an_axis_of_ratios_covers_its_range_with_a_few_ticks_that_differ(low, times):
+    axis = RatioAxis.covering(low, low * times)
+    assert axis.covers(low)
+    assert axis.covers(low * times)
+    assert 2 <= len(axis.ticks) <= 8
+    assert all(map(axis.covers, axis.ticks))
+    assert list(axis.ticks) == sorted(set(axis.ticks))
+    written = [f"{tick:.{axis.decimals()}f}" for tick in axis.ticks]
+    assert len(set(written)) == len(written)
+    assert (axis.clip(0.0), axis.clip(math.inf)) == (axis.low, axis.high)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import clovecal as cc
-from clovecal.expecting import repairs
+from clovecal.expecting import labels_needed, repairs
 from clovecal.report import Report, summarize, write_report
 
 for package in ("jinja2", "altair", "vl_convert"):
@@ -24,7 +24,7 @@ PAGES = ("rare", "2", "9", "50", "409", "5000")
 _PICTURES = os.environ.get("CLOVECAL_PICTURES")
 
 # Everything that a chart draws, against the box of its plot (a little more: half a symbol at the edge).
-_OUTSIDE = """() => [...document.querySelectorAll('.chart')].flatMap((chart) => {
+_OUTSIDE = """() => [...document.querySelectorAll('.chart:has(svg)')].flatMap((chart) => {
   const frame = chart.querySelector('svg g.mark-group.role-frame path.background').getBoundingClientRect();
   const picture = chart.querySelector('svg').getBoundingClientRect();
   const marks = [...chart.querySelectorAll('svg g.role-mark path, svg g.role-mark line, svg g.role-mark rect')];
@@ -112,6 +112,8 @@ def pages(tmp_path_factory):
         for name, table in tables.items():
             audit = cc.audit(table["y"], table["p"], domains=table["domains"], resamples=50)
             report = summarize(audit, title="Readmission by hospital", model="logistic model", date="2026-02-03")
+            if name == "9":
+                report = replace(report, labels=labels_needed(**table, labels=(0, 20, 50, 100), draws=1))
             write_report(report, folder / f"{name}.html")
     write_report(stretched(report, 5000), folder / "5000.html")
     return folder
@@ -170,8 +172,30 @@ def test_a_page_holds_together_on_wide_and_narrow_screens(visit, name):
     assert [head.strip(" ↕\n") for head in heads[:3]] == ["Domain", "Finding", "ECE"]
 
 
+@pytest.mark.parametrize("name", ["rare", "2", "9", "409"])
+def test_every_measure_of_a_new_domain_can_be_chosen_on_wide_and_narrow_screens(visit, name):
+    page = visit(name)
+    for width in (1200, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        for choice in page.locator(".choice input").all():
+            choice.check()
+            figure = f"#figure-{choice.get_attribute('value')}"
+            page.wait_for_selector(f"{figure} svg")
+            page.evaluate(_SETTLED)
+            assert page.locator("[id^=figure-forest-]:visible").count() == 1
+            assert page.evaluate(_OUTSIDE) == []
+            for labels in page.evaluate(_TICKS):
+                assert len(labels) == len(set(labels)) > 0
+            names = page.locator(f"{figure} svg g.role-axis-label text").all_text_contents()
+            assert "a new domain" in names
+            if _PICTURES:
+                path = Path(_PICTURES) / f"{name}-{width}-{choice.get_attribute('value')}.png"
+                page.locator("#new-domain").screenshot(path=path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.skipif(axe_script() is None, reason="needs axe-core: pip install axe-playwright-python, or CLOVECAL_AXE")
-@pytest.mark.parametrize("name", ["rare", "50"])
+@pytest.mark.parametrize("name", ["rare", "9", "50"])
 def test_axe_finds_nothing_in_light_and_dark(visit, name):
     page = visit(name)
     page.evaluate(axe_script())
@@ -201,7 +225,8 @@ def test_without_javascript_every_domain_is_readable_and_charts_say_what_they_wo
     assert " to " in row
     assert page.locator(".chart:visible, .with-script:visible").count() == 0
     said = [text for text in page.locator("noscript p").all_inner_texts() if "there is a chart here" in text]
-    assert len(said) == 5
+    assert len(said) == 9
+    assert [one for one in page.locator("#new-domain-table tbody td").all_inner_texts() if " to " in one]
 
 
 def test_five_thousand_domains_are_searched_filtered_and_opened(visit, pages):

@@ -62,8 +62,10 @@ def _column(page, number):
 @pytest.mark.parametrize("name", ["2", "8", "50"])
 def test_every_chart_is_drawn_without_a_word_or_a_request(visit, name):
     page = visit(name)
-    assert page.locator(".chart svg").count() == 5
-    assert page.evaluate("document.querySelectorAll('#chart-errors svg g.layer_0_marks path').length") == int(name)
+    assert page.locator(".chart svg").count() == 6  # of the forest plots the first
+    # behind the bars is the band of a new domain
+    assert page.evaluate("document.querySelectorAll('#chart-errors svg g.layer_0_marks path').length") == 1
+    assert page.evaluate("document.querySelectorAll('#chart-errors svg g.layer_1_marks path').length") == int(name)
 
 
 def test_toggling_a_domain_takes_its_curve_off_and_puts_it_back(visit):
@@ -101,6 +103,30 @@ def test_intervals_can_be_switched_off(visit):
     assert page.evaluate(rules) > 0
     page.locator("#show-bars").uncheck()
     page.wait_for_function(f"{rules} === 0")
+
+
+def test_the_band_of_a_new_domain_can_be_switched_off(visit):
+    page = visit("8")
+    area = "document.querySelectorAll('#chart-reliability svg g.mark-area.role-mark path[d]').length"
+    assert page.evaluate(area) == 1
+    page.locator("#show-band").uncheck()
+    page.wait_for_function(f"{area} === 0")
+    page.locator("#show-band").check()
+    page.wait_for_function(f"{area} === 1")
+
+
+def test_another_measure_is_chosen_by_keyboard_and_drawn_when_it_is(visit):
+    page = visit("8")
+    assert page.locator("#chart-forest-calibration-intercept svg").count() == 0
+    page.get_by_role("radio", name="Observed over predicted").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#chart-forest-calibration-intercept svg")
+    assert not page.locator("#figure-forest-observed-expected").is_visible()
+    labels = page.locator("#chart-forest-calibration-intercept svg g.role-axis-label text").all_text_contents()
+    assert {"domain 0", "domain 7", "mean of 8", "a new domain"} <= set(labels)
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("document.getElementById('figure-forest-calibration-intercept').hidden")
+    assert page.locator("#figure-forest-observed-expected").is_visible()
 
 
 def test_hovering_a_point_tells_its_domain_and_numbers(visit):

@@ -94,6 +94,7 @@ def test_the_verdict_comes_first_and_every_section_is_there(page):
         "Miscalibrated in domain 1",
         "What to do",
         "Every domain",
+        "What a new domain will be like",
         "Do predictions come true?",
         "Expected calibration error by domain",
         "Does a score mean the same in every domain?",
@@ -114,11 +115,14 @@ def test_sorting_and_toggling_have_labels(page):
     sorted_by = [one for one in parsed.cells_of("th") if "aria-sort" in one]
     assert [one["aria-sort"] for one in sorted_by] == []  # the order is by evidence, which no column has
     charts = [one for one in parsed.cells_of("div") if one.get("class") == "chart"]
-    assert len(charts) == 5
+    assert len(charts) == 9  # four of them are forest plots, of which one is seen at a time
     assert all(one["role"] == "img" and one["aria-label"] for one in charts)
-    boxes = [one for one in parsed.cells_of("input") if one.get("value")]
-    assert [one["value"] for one in boxes] == ["all", "d0", "d1", "d2"]
-    assert len(parsed.cells_of("label")) == len(boxes) + 1
+    boxes = [one for one in parsed.cells_of("input") if one["type"] == "checkbox"]
+    assert [one.get("value") for one in boxes] == ["all", "d0", "d1", "d2", None, None]  # the last: intervals, band
+    choices = [one for one in parsed.cells_of("input") if one["type"] == "radio"]
+    assert [one["value"].removeprefix("forest-") for one in choices if "checked" in one] == ["observed-expected"]
+    assert len(choices) == 4
+    assert len(parsed.cells_of("label")) == len(boxes) + len(choices)
 
 
 def test_hostile_names_and_titles_stay_text(table_of, report_of):
@@ -139,13 +143,13 @@ def test_hostile_names_and_titles_stay_text(table_of, report_of):
 
 def test_sections_that_do_not_apply_are_left_out(table_of, report_of):
     alone = _Page(render(report_of(table_of(1))))
-    assert {"invariance", "repair", "models"}.isdisjoint(alone.ids)
+    assert {"invariance", "new-domain", "repair", "labels", "models"}.isdisjoint(alone.ids)
     rng = np.random.default_rng(0)
     f = rng.normal(size=300)
     regression = {"y": f + rng.normal(size=300), "p": f, "domains": rng.integers(0, 3, 300)}
     parsed = _Page(render(report_of(regression)))
     assert "reliability" not in parsed.ids
-    assert {"repair", "invariance", "errors", "scores"} <= set(parsed.ids)
+    assert {"new-domain", "repair", "invariance", "errors", "scores"} <= set(parsed.ids)
 
 
 def test_the_navigation_the_sections_and_their_files_come_from_one_list(page):
@@ -154,15 +158,19 @@ def test_the_navigation_the_sections_and_their_files_come_from_one_list(page):
 
     names = [section.name for section in SECTIONS]
     parsed = _Page(page)
-    assert [one["id"] for one in parsed.cells_of("section")] == [name for name in names if name != "models"]
+    shown = [name for name in names if name not in ("labels", "models")]  # which are there for whoever asks
+    assert [one["id"] for one in parsed.cells_of("section")] == shown
     linked = [one["href"] for one in parsed.cells_of("a") if one.get("class") != "skip"]
-    assert linked == [f"#{name}" for name in names if name != "models"]
+    assert linked == [f"#{name}" for name in shown]
     fields = {field.name for field in dataclasses.fields(Report)}
     for section in SECTIONS:
         assert section.shows in fields
         partial = (TEMPLATES / section.partial).read_text(encoding="utf-8")
         assert f'id="h-{section.name}"' in partial
-        assert set(re.findall(r'chart\("([a-z-]+)"', partial)) == set(section.charts)
+        if callable(section.charts):  # one for each measure that the report has
+            assert 'chart("forest-" ~ one.key' in partial
+        else:
+            assert set(re.findall(r'chart\("([a-z-]+)"', partial)) == set(section.charts)
     of_sections = {path.stem for path in (TEMPLATES / "sections").iterdir()}
     assert of_sections == set(names)
 
@@ -206,9 +214,12 @@ def test_charts_say_without_javascript_what_they_would_show(page):
 
 def test_the_chosen_model_is_marked_though_another_has_a_lower_criterion(report_of, table_of):
     table = table_of(3)
-    candidates = {"flat": np.full(len(table["y"]), 0.5), "model": table["p"]}
-    selection = cc.select(candidates, table["y"], domains=table["domains"], among=2)
-    assert (selection.best, selection.table[0].name) == ("model", "flat")
+    # Right in every domain, and too coarse to be accurate.
+    coarse = np.where(np.where(table["domains"] == "domain 1", table["p"] ** 2, table["p"]) > 0.8, 0.9, 0.4)
+    selection = cc.select(
+        {"coarse": coarse, "model": table["p"]}, table["y"], domains=table["domains"], criterion="ece", among=2
+    )
+    assert (selection.best, selection.table[0].name) == ("model", "coarse")
     page = render(report_of(table, selection=selection))
     assert re.findall(r'<tr class="chosen"><th scope="row">(\w+)</th><td data-value', page) == ["model"]
 

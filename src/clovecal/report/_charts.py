@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import altair as alt
 
 from clovecal.plots import COLOURS
-from clovecal.report._axis import Axis
-from clovecal.report._content import DomainRow, Estimate
+from clovecal.report._axis import Axis, RatioAxis
+from clovecal.report._content import DomainRow, Estimate, Forest
 
 Spec: TypeAlias = dict[str, Any]
 
@@ -24,6 +24,7 @@ DASHES = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3))
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 INK, MUTED, RULE, GUIDE, FRAME = "var(--ink)", "var(--muted)", "var(--rule)", "var(--guide)", "var(--frame)"
 MAIN = "var(--c0)"
+NEW = "var(--new)"  # what a new domain will be like: a band or a bar
 # The class of each finding in the page's style sheet, which has its colour as a variable of the same name.
 FINDING_CLASSES: Mapping[str, str] = MappingProxyType(
     {
@@ -57,7 +58,7 @@ def style(position: int) -> Style:
     return Style(f"d{position}", f"var(--c{number})", DASHES[rounds % len(DASHES)], shape)
 
 
-def estimate_values(estimate: Estimate, axis: Axis, *, percent: bool = False) -> Spec:
+def estimate_values(estimate: Estimate, axis: Axis | RatioAxis, *, percent: bool = False) -> Spec:
     """Return an estimate as columns of a chart's data: drawn where the axis has it, in words as it is."""
     digits = axis.decimals(percent=percent) + 1
     form = f".{digits}{'%' if percent else 'f'}"
@@ -84,12 +85,17 @@ def has_enough_rows(one: DomainRow) -> bool:
     return FINDING_CLASSES[one.finding] != "few"
 
 
-def error_axis(domains: Sequence[DomainRow], *, percent: bool) -> Axis:
-    """Return the axis of errors: it covers every error and tolerance, and the intervals of domains with enough rows."""
+def error_axis(domains: Sequence[DomainRow], new: Estimate | None = None, *, percent: bool) -> Axis:
+    """Return the axis of errors: it covers every error and tolerance, and the intervals of domains with enough rows.
+
+    ``new``: what is expected of a new domain, which it covers too.
+    """
     values = [value for one in domains for value in (one.error.value, one.tolerance)]
     enough = [one for one in domains if has_enough_rows(one)]
     limits = [one.error.high for one in enough if one.error.high is not None]
     spoken = [one.error.value for one in enough]
+    if new is not None and new.high is not None:
+        limits.append(new.high)
     most = 1.05 * max([*spoken, *limits] or values)
     return Axis.covering(0.0, most, within=(0.0, 1.0 if percent else math.inf))
 
@@ -100,6 +106,27 @@ def shift_axis(shifts: Sequence[Estimate], *, percent: bool) -> Axis:
     ends = [abs(end) for one in shifts for end in (one.low, one.high) if end is not None]
     reach = min(max([furthest, *ends]), 2 * furthest)
     return Axis.covering(-reach, reach, within=(-1.0, 1.0) if percent else (-math.inf, math.inf))
+
+
+def forest_axis(forest: Forest) -> Axis | RatioAxis:
+    """Return the axis of a forest plot: it covers what is said of all domains and each domain's value.
+
+    A domain's interval is covered as far as it is no more than half of that span away; then it goes on beyond.
+    """
+    ends = [forest.mean.low, forest.mean.high, forest.new.low, forest.new.high, forest.ideal]
+    spoken = [one for one in ends if one is not None] + [line.estimate.value for line in forest.lines]
+    limits = [end for line in forest.lines for end in (line.estimate.low, line.estimate.high) if end is not None]
+    if forest.ratio:
+        spoken, limits = [one for one in spoken if one > 0], [max(one, 1e-9) for one in limits]
+        low, high = min(spoken), max(spoken)
+        reach = math.sqrt(high / low)
+        return RatioAxis.covering(
+            max(min([low, *limits]), low / reach), min(max([high, *limits]), high * reach), most=6
+        )
+    low, high = min(spoken), max(spoken)
+    reach = (high - low) / 2
+    within = (0.0, 1.0) if forest.percent or forest.key == "auc" else (-math.inf, math.inf)
+    return Axis.covering(max(min([low, *limits]), low - reach), min(max([high, *limits]), high + reach), within=within)
 
 
 def names_axis(count: int) -> alt.Y:
@@ -113,7 +140,7 @@ def height_of(lines: int) -> int:
     return lines * (26 if lines <= 12 else 20 if lines <= 25 else 17)
 
 
-def arrows(base: alt.Chart, axis: Axis, y: alt.Y) -> list[alt.Chart]:
+def arrows(base: alt.Chart, axis: Axis | RatioAxis, y: alt.Y) -> list[alt.Chart]:
     """Return marks where an interval goes on beyond an end of the axis."""
     ends = {"less": ("triangle-left", axis.low), "more": ("triangle-right", axis.high)}
     marks: list[alt.Chart] = []
@@ -150,6 +177,7 @@ def finish(
                 titleFontWeight="normal",
                 titleFontSize=12.5,
                 labelFontSize=12,
+                labelSeparation=5,
                 titlePadding=10,
             ),
             axisY=alt.AxisConfig(grid=square),

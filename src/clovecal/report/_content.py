@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from clovecal.expecting import RepairStudy
+from clovecal.expecting import LabelsNeeded, RateAt, RepairStudy
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -208,6 +208,98 @@ class Invariance:
     left_out: int
 
 
+@dataclass(frozen=True)
+class ForestLine:
+    """A metric in one domain."""
+
+    name: str
+    rows: float
+    estimate: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forest:
+    """A metric in the domains that are drawn, its mean over all of them, and what it will be in a new one.
+
+    Attributes
+    ----------
+    key
+        The end of the name of its chart.
+    label, title, meaning
+        What the metric is called, in few words and on an axis, and what a value says.
+    ideal
+        The value of a model that is right; None where there is none.
+    ratio, percent
+        Whether a half is as far from 1 as a double, and whether values are shares.
+    lines
+        The domains, in order of evidence.
+    mean, new
+        The mean over domains with its confidence interval, and with the prediction interval of a new domain.
+    domains
+        How many have an estimate, drawn or not.
+    left_out, reasons
+        How many have none, and why.
+    in_mean_only
+        How many of those that charts show have an estimate for the mean, but no value: one of a single row.
+    """
+
+    key: str
+    label: str
+    title: str
+    meaning: str
+    ideal: float | None
+    ratio: bool
+    percent: bool
+    lines: tuple[ForestLine, ...]
+    mean: Estimate
+    new: Estimate
+    domains: int
+    left_out: int
+    reasons: str
+    in_mean_only: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreseen:
+    """One line of the table of what to expect in a new domain, written out; an interval that is not there is empty."""
+
+    label: str
+    mean: str
+    limits: str
+    spread: str
+    new: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewDomainForecast:
+    """What to expect of the model as it is in a new domain.
+
+    Attributes
+    ----------
+    sentences
+        The same in words.
+    domains
+        How many are known.
+    forests, measures
+        Charts to choose from, the most telling first, and a line for each metric.
+    curve
+        The band of a new domain's reliability curve; empty where there is none.
+    error
+        A new domain's calibration error with its prediction interval, if it is of the audit's bins.
+    wider
+        Whether an interval of a mean, which uses no prior of how much domains differ, is wider than that of a new
+        domain, which does.
+    """
+
+    sentences: tuple[str, ...]
+    domains: int
+    forests: tuple[Forest, ...]
+    measures: tuple[Foreseen, ...]
+    curve: tuple[RateAt, ...]
+    error: Estimate | None
+    wider: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class RankedModel:
     """One line of the ranking of models; ``place`` is None for a model that was excluded."""
@@ -258,8 +350,8 @@ class Report:
         The table of domains, in order of evidence.
     drawn
         Those that charts show: flagged ones and the largest, in the same order.
-    diagram, histograms, invariance, repair, ranking
-        Sections; None where one does not apply.
+    diagram, histograms, invariance, new_domain, repair, labels, ranking
+        Sections; None where one does not apply, and ``labels`` where it was not asked for.
     left_out_of_errors
         Domains with too few rows, whose calibration error under a recalibration is mostly noise: the errors in
         ``repair`` are of the others.
@@ -290,7 +382,9 @@ class Report:
     diagram: Diagram | None
     histograms: Histograms
     invariance: Invariance | None
+    new_domain: NewDomainForecast | None
     repair: RepairStudy | None
+    labels: LabelsNeeded | None
     left_out_of_errors: tuple[str, ...]
     ranking: Ranking | None
     notes: tuple[str, ...]

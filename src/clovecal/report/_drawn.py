@@ -9,7 +9,7 @@ import numpy as np
 
 from clovecal.auditing import Audit
 from clovecal.domains import Name
-from clovecal.expecting import RepairStudy
+from clovecal.expecting import NewDomain, RepairStudy
 from clovecal.findings import TOO_FEW
 from clovecal.metrics import ReliabilityCurve, ScoreHistogram, on_rows
 from clovecal.report import _words
@@ -17,9 +17,13 @@ from clovecal.report._content import (
     Curve,
     Diagram,
     Estimate,
+    Foreseen,
+    Forest,
+    ForestLine,
     Histogram,
     Histograms,
     Invariance,
+    NewDomainForecast,
     ReliabilityPoint,
     Shift,
     Words,
@@ -32,6 +36,7 @@ _FEW_DOMAINS, _SHOWN_OF_MANY = 12, 4  # with more domains than the first, the di
 _SHOWN_OF_FEW = 6
 _MOST_BINS, _ROWS_OF_A_BIN = 10, 50  # of all rows
 _FEWEST_ROWS = 10  # of a domain in a bin of its curve: with fewer, neighbouring bins are joined
+_BINS_OF_EXPECTED = 10  # of the calibration error that is expected in a new domain
 _ENOUGH_ROWS = 30  # in a bin whose outcomes the axes must cover; a hospital of one row would stretch them to 100%
 
 
@@ -139,6 +144,95 @@ def invariance_by_domain(
     few = sum(_tiny(audit, name) for name in labels)
     partly = 0 < few < len(labels)
     return replace(found, sentences=_words.explain_invariance(found, sentence, repair, words, partly=partly))
+
+
+def new_domain_forecast(
+    audit: Audit, labels: Mapping[Name, str], drawn: Sequence[Name], words: Words
+) -> NewDomainForecast | None:
+    """Collect what to expect in a new domain; None where nothing can be said of one."""
+    found = audit.expected
+    if found is None:
+        return None
+    error = found.metrics.get("ece")
+    same_bins = error is not None and audit.bins == _BINS_OF_EXPECTED
+    return NewDomainForecast(
+        sentences=found.sentences,
+        domains=found.n_domains,
+        forests=tuple(
+            forest
+            for metric in _words.FORESTS[audit.task]
+            if metric in found.metrics
+            for forest in [_forest(audit, metric, found.metrics[metric], labels, drawn)]
+            if forest is not None
+        ),
+        measures=tuple(_foreseen(found.metrics[name], words) for name in _words.MEASURES if name in found.metrics),
+        curve=found.curve,
+        error=Estimate(error.mean, *error.prediction_interval) if error is not None and same_bins else None,
+        wider=any(_mean_is_wider(one) for one in found.metrics.values()),
+    )
+
+
+def _forest(
+    audit: Audit, metric: str, found: NewDomain, labels: Mapping[Name, str], drawn: Sequence[Name]
+) -> Forest | None:
+    result, measure = audit.metrics[metric], _words.MEASURES[metric]
+    if (
+        found.confidence_interval is None
+        or not np.isfinite([*found.confidence_interval, *found.prediction_interval]).all()
+    ):
+        return None
+    lines = tuple(
+        ForestLine(
+            labels[name], float(audit.rows[name]), Estimate(result.by_domain[name], *finite(result.intervals[name]))
+        )
+        for name in drawn
+        if name in found.estimates and np.isfinite(result.by_domain[name])
+    )
+    if not lines:
+        return None
+    return Forest(
+        key=metric.replace("_", "-"),
+        label=measure.label,
+        title=measure.axis,
+        meaning=measure.meaning,
+        ideal=result.ideal,
+        ratio=found.scale == "log",
+        percent=measure.percent,
+        lines=lines,
+        mean=Estimate(found.mean, *found.confidence_interval),
+        new=Estimate(found.mean, *found.prediction_interval),
+        domains=found.n_domains,
+        left_out=len(labels) - found.n_domains,
+        in_mean_only=sum(name in found.estimates for name in drawn) - len(lines),
+        reasons="; ".join(sorted(set(found.left_out.values()))),
+    )
+
+
+def _mean_is_wider(found: NewDomain) -> bool:
+    if found.confidence_interval is None:
+        return False
+    (mean_low, mean_high), (low, high) = found.confidence_interval, found.prediction_interval
+    return mean_low < low and mean_high > high
+
+
+def _foreseen(found: NewDomain, words: Words) -> Foreseen:
+    measure = _words.MEASURES[found.metric]
+
+    def written(limits: tuple[float, float] | None) -> str:
+        return "" if limits is None else " to ".join(measure.write(one, words) for one in limits)
+
+    return Foreseen(
+        label=measure.label,
+        mean=measure.write(found.mean, words),
+        limits=written(found.confidence_interval),
+        spread="" if found.between_sd is None else _words.spread(found.between_sd, found.scale),
+        new=written(found.prediction_interval),
+    )
+
+
+def finite(limits: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """Return limits that can be drawn: one row gives an interval without end, which cannot."""
+    return (None, None) if limits is None or not np.isfinite(limits).all() else limits
 
 
 def _tiny(audit: Audit, name: Name) -> bool:

@@ -5,28 +5,31 @@ What a section says stands in ``templates/sections/NAME.html``, and looks of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 
-from clovecal.report._axis import Axis
+from clovecal.report._axis import Axis, RatioAxis
 from clovecal.report._charts import (
     ALL_ROWS,
     FINDING_COLOURS,
+    FRAME,
     GUIDE,
     INK,
     MAIN,
     MUTED,
+    NEW,
     Spec,
     Style,
     arrows,
     error_axis,
     estimate_values,
     finish,
+    forest_axis,
     height_of,
     inline,
     is_flagged,
@@ -34,9 +37,15 @@ from clovecal.report._charts import (
     shift_axis,
     style,
 )
-from clovecal.report._content import Curve, Report
+from clovecal.report._content import Curve, Estimate, Forest, Report
 
 TEMPLATES = Path(__file__).parent / "templates"
+_AS_GIVEN = alt.Size("size:Q", scale=None)
+_POINT = 52  # square pixels of a point of a reliability curve that has as many rows as its others
+_STEPS_HEIGHT = 0.06  # of the diagram, where the scores lie
+
+
+Charts: TypeAlias = Mapping[str, Callable[[Report], Spec]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +61,14 @@ class Section:
     shows
         The field of `Report` it shows; it is left out of a page whose report has None there.
     charts
-        How each chart is drawn, by the end of its element's id: "errors" for ``chart-errors``.
+        How each chart is drawn, by the end of its element's id: "errors" for ``chart-errors``; where it depends on the
+        report which there are, a function of it.
     """
 
     name: str
     title: str | Callable[[Report], str]
     shows: str
-    charts: Mapping[str, Callable[[Report], Spec]] = field(default_factory=dict)
+    charts: Charts | Callable[[Report], Charts] = field(default_factory=dict)
 
     @property
     def partial(self) -> str:
@@ -74,6 +84,10 @@ class Section:
     def title_in(self, report: Report) -> str:
         """Return its title in the navigation of a page."""
         return self.title if isinstance(self.title, str) else self.title(report)
+
+    def charts_in(self, report: Report) -> Charts:
+        """Return its charts of a page."""
+        return self.charts(report) if callable(self.charts) else self.charts
 
 
 def sections_of(report: Report) -> list[Section]:
@@ -98,7 +112,7 @@ def captions_of(report: Report) -> dict[str, str]:
     some = f"Drawn are {drawn} of {k:,} domains: {which}." if drawn < k else ""
     cut = any(
         axis.beyond((one.error.high,))
-        for axis in [error_axis(report.drawn, percent=report.words.percent)]
+        for axis in [error_axis(report.drawn, _new_error(report), percent=report.words.percent)]
         for one in report.drawn
     )
     captions = {"drawn": some, "cut": "▸ it goes on" if cut else ""}
@@ -114,11 +128,18 @@ def _diagram_caption(report: Report, some: str) -> str:
     if bins > 1:
         shares = f"The {bins} bins hold about equal shares of all rows and are the same for every domain"
         sentences.append(f"{shares}; where a domain has fewer than {fewest} rows in one, neighbours are joined.")
+    sentences.append(
+        "Larger points have more of their curve’s rows; the steps at the bottom are how all rows’ scores are spread."
+    )
     if goes_beyond(report):
         sentences.append(
             "Hollow points lie beyond the axes: bins of few rows, whose figures a pointer over them shows."
         )
     return " ".join([*sentences, some]).strip()
+
+
+def _new_error(report: Report) -> Estimate | None:
+    return None if report.new_domain is None else report.new_domain.error
 
 
 def _error_title(report: Report) -> str:
@@ -151,6 +172,7 @@ def _reliability_chart(report: Report) -> Spec:
     at_first = [ALL_ROWS, *(look.key for look, curve in zip(styles[1:], diagram.curves, strict=True) if curve.shown)]
     shown = alt.param(name="shown", value=at_first)
     bars = alt.param(name="bars", value=True)
+    band = alt.param(name="band", value=True)
     hovered = alt.selection_point(name="hovered", fields=["key"], on="pointerover", clear="pointerout", empty=True)
     keys = [look.key for look in styles]
     scale = alt.Scale(domain=[axis.low, axis.high], nice=False)
@@ -175,24 +197,63 @@ def _reliability_chart(report: Report) -> Spec:
     hollow = alt.when("datum.beyond").then(alt.value(0.0)).otherwise(alt.value(1.0))
     limits = curves.transform_filter("bars").mark_rule(strokeWidth=1.2, aria=False)
     lines = curves.mark_line(interpolate="linear", aria=False)
-    points = curves.mark_point(size=52, filled=True, strokeWidth=1.4, aria=False)
+    points = curves.mark_point(filled=True, strokeWidth=1.4, aria=False)
     ends = (axis.low, axis.high)
     diagonal = alt.Chart(inline([{"predicted": end, "observed": end} for end in ends]))
     chart = alt.layer(
+        *_band_of_a_new_domain(report, axis, x, scale),
+        *_where_scores_lie(report, axis, scale),
         diagonal.mark_line(color=GUIDE, strokeDash=[4, 4], strokeWidth=1.2, aria=False).encode(x=x, y=y),
         _corner("happens more often than predicted", x=14, y=8, align="left", baseline="top"),
-        _corner("happens less often", x="width", y="height", align="right", baseline="bottom", dx=-10, dy=-10),
+        _corner("happens less often", x="width", y="height", align="right", baseline="bottom", dx=-10, dy=-34),
         limits.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour, opacity=faded),
         lines.encode(x=x, y=y, color=colour, strokeDash=dash, strokeWidth=thick, opacity=faded),
         points.encode(
-            x=x, y=y, color=colour, stroke=stroke, shape=shape, opacity=faded, fillOpacity=hollow, tooltip=tip
+            x=x,
+            y=y,
+            color=colour,
+            stroke=stroke,
+            shape=shape,
+            size=_AS_GIVEN,
+            opacity=faded,
+            fillOpacity=hollow,
+            tooltip=tip,
         ).add_params(hovered),
-    ).add_params(shown, bars)
+    ).add_params(shown, bars, band)
     return finish(chart, height=440, square=True, curves=values)
+
+
+def _where_scores_lie(report: Report, axis: Axis, scale: alt.Scale) -> list[alt.Chart]:
+    """Return low steps along the bottom of the diagram: the histogram of all rows' scores."""
+    histograms = report.histograms
+    height = (axis.high - axis.low) * _STEPS_HEIGHT / histograms.overall.top
+    steps = [
+        {"low": axis.clip(low), "high": axis.clip(high), "foot": axis.low, "top": axis.low + height * share}
+        for low, high, share in zip(histograms.edges, histograms.edges[1:], histograms.overall.shares, strict=False)
+        if share > 0 and low < axis.high and high > axis.low
+    ]
+    if not steps:
+        return []
+    mark = alt.Chart(inline(steps)).mark_rect(color=FRAME, opacity=0.55, stroke=None, aria=False)
+    return [mark.encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=alt.Y("foot:Q", scale=scale), y2="top:Q")]
+
+
+def _band_of_a_new_domain(report: Report, axis: Axis, x: alt.X, scale: alt.Scale) -> list[alt.Chart]:
+    """Return the band where a new domain's curve is expected, from the first to the last score that the axis has."""
+    if report.new_domain is None or not report.new_domain.curve:
+        return []
+    along = [
+        {"predicted": one.score, "low": axis.clip(one.low), "high": axis.clip(one.high)}
+        for one in report.new_domain.curve
+        if axis.covers(one.score)
+    ]
+    mark = alt.Chart(inline(along)).transform_filter("band").mark_area(color=NEW, opacity=1, aria=False)
+    return [mark.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q")]
 
 
 def _points(look: Style, curve: Curve, axis: Axis) -> Iterable[Spec]:
     form = f".{axis.decimals(percent=True) + 1}%"
+    rows = sum(point.rows for point in curve.points) / len(curve.points)  # those of a typical point
     for point in curve.points:
         yield {
             "key": look.key,
@@ -201,6 +262,7 @@ def _points(look: Style, curve: Curve, axis: Axis) -> Iterable[Spec]:
             "observed": round(axis.clip(point.observed), 6),
             "low": round(axis.clip(point.low), 6),
             "high": round(axis.clip(point.high), 6),
+            "size": round(_POINT * min(max(point.rows / rows, 0.35), 2.5)),
             "beyond": axis.beyond((point.predicted, point.observed)),
             "said_predicted": f"{point.predicted:{form}}",
             "said_observed": f"{point.observed:{form}}",
@@ -219,7 +281,8 @@ def _corner(text: str, *, x: int | str, y: int | str, **options: Any) -> alt.Cha
 def _error_chart(report: Report) -> Spec:
     """Draw each domain's calibration error as a bar with its interval, beside the domain's tolerance."""
     words, drawn = report.words, report.drawn
-    axis = error_axis(drawn, percent=words.percent)
+    new = _new_error(report)
+    axis = error_axis(drawn, new, percent=words.percent)
     values = [
         {
             "name": one.name,
@@ -262,6 +325,7 @@ def _error_chart(report: Report) -> Spec:
         shape="diamond", color=INK, fill="var(--page)", opacity=1, size=42, strokeWidth=1.3, aria=False
     )
     chart = alt.layer(
+        *([] if new is None else [_band_across(new, axis, scale)]),
         bars,
         spans,
         *ends,
@@ -269,6 +333,100 @@ def _error_chart(report: Report) -> Spec:
         allowed.encode(x=alt.X("tolerance:Q", scale=scale), y=y),
     )
     return finish(chart, height=height_of(len(drawn)), domains=values)
+
+
+def _band_across(new: Estimate, axis: Axis | RatioAxis, scale: alt.Scale) -> alt.Chart:
+    """Return a band from top to bottom where a new domain's value is expected."""
+    assert new.low is not None
+    assert new.high is not None
+    band: Any = alt.Chart(inline([{"low": axis.clip(new.low), "high": axis.clip(new.high)}]))
+    return band.mark_rect(color=NEW, aria=False).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")  # type: ignore[no-any-return]
+
+
+def _forest_charts(report: Report) -> Charts:
+    """Return a forest plot for each metric that a new domain is foreseen for."""
+    assert report.new_domain is not None
+    return {f"forest-{forest.key}": partial(_forest_chart, forest) for forest in report.new_domain.forests}
+
+
+def _forest_chart(forest: Forest, report: Report) -> Spec:
+    """Draw a metric in each domain, and below them its mean over domains and the interval of a new one."""
+    axis, percent = forest_axis(forest), forest.percent
+    names = [line.name for line in forest.lines]
+    mean, new = _unlike(names, f"mean of {forest.domains:,}"), _unlike(names, "a new domain")
+    values = [
+        {
+            "name": line.name,
+            "rows": line.rows,
+            "covered": axis.covers(line.estimate.value),
+            **estimate_values(line.estimate, axis, percent=percent),
+        }
+        for line in forest.lines
+    ]
+    most = max(line.rows for line in forest.lines)
+    scale = (
+        alt.Scale(type="log", domain=[axis.low, axis.high], nice=False)
+        if isinstance(axis, RatioAxis)
+        else alt.Scale(domain=[axis.low, axis.high], nice=False)
+    )
+    labels = alt.Axis(values=list(axis.ticks), format=axis.form(percent=percent))
+    x = alt.X("value:Q", title=forest.title, scale=scale, axis=labels)
+    y = names_axis(len(names)).scale(domain=[*names, mean, new])
+    tip = [
+        alt.Tooltip("name:N", title="domain"),
+        alt.Tooltip("said:N", title=forest.label),
+        alt.Tooltip("limits:N", title=f"{report.ci:.0%} interval"),
+        alt.Tooltip("rows:Q", title="rows", format=",.0f"),
+    ]
+    base = alt.Chart(alt.NamedData(name="domains"))
+    spans = base.mark_rule(color=MAIN, strokeWidth=1.6, aria=False)
+    points = base.transform_filter("datum.covered").mark_square(color=MAIN, opacity=1, aria=False)
+    size = alt.Size("rows:Q", legend=None, scale=alt.Scale(domain=[0, most], range=[16, 120]))
+    spread, middle = _diamond(forest.mean, mean, axis, percent=percent)
+    chart = alt.layer(
+        _band_across(forest.new, axis, scale),
+        *([] if forest.ideal is None else [_guide(forest.ideal, scale)]),
+        spans.encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, tooltip=tip),
+        *arrows(base, axis, y),
+        points.encode(x=x, y=y, size=size, tooltip=tip),
+        spread.encode(x=x, y=y, size=_AS_GIVEN, tooltip=tip[:3]),
+        middle.encode(x=x, y=y, tooltip=tip[:3]),
+        _bar_of_a_new_domain(forest.new, new, axis, percent=percent).encode(
+            x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, tooltip=[tip[0], tip[2]]
+        ),
+    )
+    return finish(chart, height=height_of(len(names) + 2), domains=values)
+
+
+def _unlike(names: Sequence[str], text: str) -> str:
+    """Return a name for a line that no domain has, whatever domains are called."""
+    while text in names:
+        text += "\u00a0"
+    return text
+
+
+def _guide(at: float, scale: alt.Scale) -> alt.Chart:
+    rule: Any = alt.Chart(inline([{"at": at}])).mark_rule(color=GUIDE, strokeDash=[4, 4], aria=False)
+    return rule.encode(x=alt.X("at:Q", scale=scale))  # type: ignore[no-any-return]
+
+
+def _diamond(mean: Estimate, name: str, axis: Axis | RatioAxis, *, percent: bool) -> tuple[Any, Any]:
+    """Return the mean over domains as forest plots have it: as wide as its interval, with a middle to be seen."""
+    said = estimate_values(mean, axis, percent=percent)
+    corners = [
+        {**said, "name": name, "value": said[end], "size": thick}
+        for end, thick in (("low", 0), ("value", 11), ("high", 0))
+    ]
+    middle = alt.Chart(inline([{**said, "name": name}]))
+    return (
+        alt.Chart(inline(corners)).mark_trail(color=INK, aria=False),
+        middle.mark_point(shape="diamond", color=INK, filled=True, size=110, opacity=1, aria=False),
+    )
+
+
+def _bar_of_a_new_domain(new: Estimate, name: str, axis: Axis | RatioAxis, *, percent: bool) -> Any:
+    bar = alt.Chart(inline([{"name": name, **estimate_values(new, axis, percent=percent)}]))
+    return bar.mark_bar(color="var(--new-bar)", height=9, aria=False)
 
 
 def _shift_chart(report: Report) -> Spec:
@@ -340,9 +498,59 @@ def _repair_chart(report: Report, field: str) -> Spec:
     return finish(chart, height=34 * len(repairs))
 
 
+def _labels_chart(report: Report, field: str) -> Spec:
+    """Draw the change of the loss, or the error, against the number of labels, with intervals over domains."""
+    assert report.labels is not None
+    labels, change = report.labels, field == "change"
+    steps = [{"labels": step.labels, **_ends(getattr(step, field))} for step in labels.steps]
+    before = 0.0 if change else labels.error_as_it_is.value
+    found = [float(one[end]) for one in steps for end in ("low", "value", "high")]
+    axis = Axis.covering(min(before, *found), max(before, *found), most=5)
+    axis = axis if change else Axis.covering(0.0, max(before, *found), most=5)
+    plus = "(datum.value > 0 ? '+' : '') + " if change else ""
+    form = f"{'+' if change else ''}.{axis.decimals() + 1}f"
+    title = f"change of the {labels.loss_name}" if change else report.words.error_in_full
+    counts = [step.labels for step in labels.steps]
+    # On the scale of square roots the first labels, each of which tells more, have more room.
+    across = alt.Scale(type="sqrt", domain=[0, counts[-1] or 1], nice=False)
+    x = alt.X(
+        "labels:Q", title="labelled rows of the new domain", scale=across, axis=alt.Axis(values=counts, format=",d")
+    )
+    scale = alt.Scale(domain=[axis.low, axis.high], nice=False)
+    marks = alt.Axis(values=axis.ticks, labelExpr=f"{plus}format(datum.value, '{axis.form()}')", grid=True)
+    y = alt.Y("value:Q", title=title, scale=scale, axis=marks)
+    tip = [
+        alt.Tooltip("labels:Q", title="labels", format=",d"),
+        alt.Tooltip("value:Q", title=title, format=form),
+        alt.Tooltip("limits:N", title=f"{labels.ci:.0%} interval"),
+    ]
+    for one in steps:
+        one["limits"] = f"{one['low']:{form}} to {one['high']:{form}}"
+    base = alt.Chart(alt.NamedData(name="steps"))
+    as_it_is = alt.Chart(inline([{"at": before}])).mark_rule(color=INK, strokeDash=[5, 4], aria=False)
+    chart = alt.layer(
+        base.mark_area(color=MAIN, opacity=0.18, aria=False).encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q"),
+        as_it_is.encode(y=alt.Y("at:Q", scale=scale)),
+        base.mark_line(color=MAIN, strokeWidth=2, aria=False).encode(x=x, y=y),
+        base.mark_point(color=MAIN, filled=True, size=60, opacity=1, aria=False).encode(x=x, y=y, tooltip=tip),
+    )
+    return finish(chart, height=260, steps=steps)
+
+
+def _ends(found: Any) -> Spec:
+    """Return a mean with its interval as columns; without an interval its ends are the mean."""
+    value = float(found.value)
+    return {
+        "value": value,
+        "low": value if found.low is None else float(found.low),
+        "high": value if found.high is None else float(found.high),
+    }
+
+
 SECTIONS = (
     Section(name="do", title="What to do", shows="advice"),
     Section(name="domains", title="Domains", shows="domains"),
+    Section(name="new-domain", title="A new domain", shows="new_domain", charts=_forest_charts),
     Section(name="reliability", title="Reliability", shows="diagram", charts={"reliability": _reliability_chart}),
     Section(name="errors", title=_error_title, shows="domains", charts={"errors": _error_chart}),
     Section(name="invariance", title="Same score, same meaning?", shows="invariance", charts={"shifts": _shift_chart}),
@@ -353,6 +561,15 @@ SECTIONS = (
         charts={
             "changes": partial(_repair_chart, field="change"),
             "held-out-errors": partial(_repair_chart, field="error"),
+        },
+    ),
+    Section(
+        name="labels",
+        title="Labels of a new domain",
+        shows="labels",
+        charts={
+            "labels-change": partial(_labels_chart, field="change"),
+            "labels-error": partial(_labels_chart, field="error"),
         },
     ),
     Section(name="scores", title="Scores", shows="histograms"),

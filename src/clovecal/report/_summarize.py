@@ -12,13 +12,20 @@ import numpy as np
 import clovecal
 from clovecal.auditing import Audit
 from clovecal.domains import DomainResult, Name
-from clovecal.expecting import Repair, RepairStudy
+from clovecal.expecting import LabelsNeeded, Repair, RepairStudy
 from clovecal.findings import MISCALIBRATED, TOO_FEW, WITHIN
 from clovecal.report import _words
 from clovecal.report._content import DomainRow, Estimate, Invariance, KeyFigure, RankedModel, Ranking, Report, Words
-from clovecal.report._drawn import drawn_domains, invariance_by_domain, reliability_diagram, score_histograms
+from clovecal.report._drawn import (
+    drawn_domains,
+    finite,
+    invariance_by_domain,
+    new_domain_forecast,
+    reliability_diagram,
+    score_histograms,
+)
 from clovecal.selection import Selection
-from clovecal.verdicts import CLEAR_P, error_digits, finding_meanings, tolerated_in_words
+from clovecal.verdicts import error_digits, finding_meanings, percentage_points, tolerated_in_words
 
 
 def summarize(
@@ -106,7 +113,9 @@ def summarize(
         diagram=reliability_diagram(audit, labels, drawn),
         histograms=score_histograms(audit, labels, drawn),
         invariance=invariance,
+        new_domain=new_domain_forecast(audit, labels, drawn, words),
         repair=repair,
+        labels=_labels_needed(audit, labels),
         left_out_of_errors=tiny,
         ranking=None if selection is None else _ranking(selection),
         notes=tuple(notes),
@@ -140,11 +149,6 @@ def _measured(metric: str, value: float, digits: int) -> str:
     return _words.percent(value) if share else _words.number(value, 3 if metric == "auc" else digits)
 
 
-def _limits(limits: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    """One row gives an interval without end, which cannot be drawn."""
-    return (None, None) if limits is None or not np.isfinite(limits).all() else limits
-
-
 def _domain_row(audit: Audit, name: Name | None, label: str) -> DomainRow:
     """Return a line of the table: of a domain, or of all rows (None)."""
     found = audit.overall_finding if name is None else audit.findings[name]
@@ -165,8 +169,8 @@ def _domain_row(audit: Audit, name: Name | None, label: str) -> DomainRow:
         events=round(observed * rows, 6) if audit.task == "binary" else None,
         observed=observed,
         predicted=predicted,
-        ratio=None if ratio is None else Estimate(ratio, *_limits(found.observed_expected_interval)),
-        error=Estimate(value(audit.calibration), *_limits(limits)),
+        ratio=None if ratio is None else Estimate(ratio, *finite(found.observed_expected_interval)),
+        error=Estimate(value(audit.calibration), *finite(limits)),
         tolerance=found.tolerance,
         adjusted_p=found.adjusted_p,
         finding=found.label,
@@ -227,6 +231,12 @@ def _explanations(audit: Audit, domains: Sequence[DomainRow], overall: DomainRow
     )
 
 
+def _labels_needed(audit: Audit, labels: Mapping[Name, str]) -> LabelsNeeded | None:
+    """Return what labels of a new domain are worth, where that was asked for."""
+    found = audit.labels_needed if audit.shows_labels else None
+    return None if found is None else found.with_names(labels.__getitem__)
+
+
 def _labels(names: Sequence[Name]) -> dict[Name, str]:
     """Return a text for each domain; 1 and '1' are told apart."""
     texts = [str(name) for name in names]
@@ -264,16 +274,18 @@ def _key_figures(
             KeyFigure("Miscalibrated", f"{off:,} of {k:,}", f"domains, adjusted p at most {1 - audit.ci:.2g}")
         )
         figures.append(KeyFigure("Within tolerance", f"{within:,} of {k:,}", f"domains, within {_short(audit)}"))
-    if invariance is not None:
-        no = "No" if invariance.p_value <= CLEAR_P else "Perhaps not"
+    foreseen = audit.expected
+    if foreseen is not None and foreseen.observed_rate is not None and foreseen.prediction is not None:
+        low, high = foreseen.observed_rate
         figures.append(
             KeyFigure(
-                "A score means the same everywhere?",
-                no if invariance.rejected else "Not refuted",
-                f"p = {invariance.p_value:.3g}"
-                + (f"; {_words.apart(invariance, words)}" if invariance.rejected else ""),
+                f"A new domain, where it says {_words.share(foreseen.prediction, words)}",
+                f"{_words.share(low, words)} to {_words.share(high, words)}",
+                f"with probability {audit.ci:.0%}",
             )
         )
+    if invariance is not None:
+        figures.append(_apart(invariance, words))
     if overall.ratio is not None and audit.task == "binary":
         between = _words.interval(overall.ratio.low, overall.ratio.high, 2)
         figures.append(
@@ -285,6 +297,19 @@ def _key_figures(
         )
     figures.append(KeyFigure("Rows", f"{overall.rows:,.0f}", f"in {k:,} domain{'s' if k > 1 else ''}"))
     return tuple(figures)
+
+
+def _apart(invariance: Invariance, words: Words) -> KeyFigure:
+    """Give the size of what domains differ by, which forecasts trouble; a p-value follows the number of rows."""
+    label = "Domains apart at the same score"
+    if not invariance.shift > 0:
+        return KeyFigure(label, "no sign of it", "too little to put a size to")
+    size = (
+        percentage_points(invariance.shift) if words.percent else _words.number(invariance.shift, words.digits)
+    )
+    units = "percentage points" if words.percent else "units of y"
+    more = "the more, the more trouble to expect" if invariance.rejected else "which may be chance"
+    return KeyFigure(label, f"{size} points" if words.percent else size, f"{units}, root mean square; {more}")
 
 
 def _short(audit: Audit) -> str:
@@ -333,4 +358,5 @@ def _call(audit: Audit) -> str:
     allowed = f"odds_ratio={audit.tolerance.odds_ratio:g}" if absolute is None else f"tolerance={absolute:g}"
     settings = f"bins={audit.bins}, ci={audit.ci:g}, {allowed}"
     settings += f", threshold={audit.threshold:g}" if audit.threshold is not None else ""
+    settings += ", labels_needed=True" if audit.shows_labels else ""
     return f'clovecal.audit(y, p, domains=domains, task="{audit.task}"{weights}, {settings})'

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from clovecal.expecting import MeanChange, Repair, RepairStudy
 from clovecal.findings import CANNOT_TELL, MISCALIBRATED, ON_AVERAGE, TOO_FEW, WITHIN
 from clovecal.report._content import Advice, DomainRow, Estimate, Invariance, Shift, Words
 from clovecal.text import listed as _listed
+from clovecal.text import significant
 from clovecal.verdicts import CLEAR_P, percentage_points, quantity
 
 WORDS: Mapping[str, Words] = MappingProxyType(
@@ -51,6 +53,87 @@ WORDS: Mapping[str, Words] = MappingProxyType(
         ),
     }
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """What a metric is called where its value in a new domain is told, and how it is written.
+
+    Attributes
+    ----------
+    label, axis
+        In few words, and on the axis of a chart.
+    meaning
+        What a value says, in a sentence; empty for what needs none.
+    percent
+        Whether it is a share.
+    digits
+        Decimals; None: as many as a calibration error, or a loss, has in the rest of the page.
+    """
+
+    label: str
+    axis: str = ""
+    meaning: str = ""
+    percent: bool = False
+    digits: int | None = 2
+
+    def write(self, value: float, words: Words) -> str:
+        """Write a value."""
+        if self.percent:
+            return percent(value)
+        return number(value, words.digits if self.digits is None else self.digits)
+
+
+# In the order of the table of what to expect in a new domain.
+MEASURES: Mapping[str, Measure] = MappingProxyType(
+    {
+        "observed_expected": Measure(
+            label="Observed over predicted (O:E)",
+            axis="observed over predicted (O:E)",
+            meaning="Above 1, more events than predicted; a half is drawn as far from 1 as a double.",
+        ),
+        "calibration_intercept": Measure(
+            label="Calibration intercept",
+            axis="calibration intercept, in log-odds",
+            meaning="Above 0, more events than predicted: by so much all log-odds are too low.",
+        ),
+        "calibration_slope": Measure(
+            label="Calibration slope", axis="calibration slope", meaning="Below 1, predictions are too extreme."
+        ),
+        "ece": Measure(label="ECE", digits=None),
+        "accuracy": Measure(label="Accuracy", axis="accuracy", percent=True),
+        "auc": Measure(label="AUC", axis="AUC", digits=3),
+        "sensitivity": Measure(label="Sensitivity", axis="sensitivity", percent=True),
+        "specificity": Measure(label="Specificity", axis="specificity", percent=True),
+        "brier": Measure(label="Brier score", digits=3),
+        "log_loss": Measure(label="Log-loss", digits=3),
+        "mean_residual": Measure(
+            label="Mean residual",
+            axis="mean residual, in units of y",
+            meaning="Above 0, outcomes are higher than predicted.",
+            digits=None,
+        ),
+        "regression_slope": Measure(
+            label="Slope", axis="slope of y on the prediction", meaning="Below 1, predictions are too extreme."
+        ),
+    }
+)
+# Those that a page draws by domain, the most telling first.
+FORESTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "binary": (
+            "observed_expected",
+            "calibration_intercept",
+            "calibration_slope",
+            "auc",
+            "sensitivity",
+            "specificity",
+        ),
+        "multiclass": ("accuracy",),
+        "regression": ("mean_residual", "regression_slope"),
+    }
+)
+_SCALES = MappingProxyType({"identity": "", "log": " (of the logarithm)", "logit": " (of the log-odds)"})
 ALL_ROWS = "all rows"
 _NAMED = 3
 _SMALLEST_P = 0.001  # that is written as a number
@@ -124,6 +207,28 @@ def apart(test: Invariance, words: Words) -> str:
     if not test.shift > 0:
         return "too little to put a size to it"
     return f"{difference(test.shift, words)} apart (root mean square over rows)"
+
+
+def width(value: float, words: Words) -> str:
+    """Write the width of an interval of outcomes.
+
+    Examples
+    --------
+    >>> width(0.291, WORDS["binary"])
+    '29.1 points'
+    """
+    return f"{percentage_points(value)} points" if words.percent else number(value, words.digits)
+
+
+def spread(between_sd: float, scale: str | None) -> str:
+    """Write a standard deviation between domains, with the scale that it is on.
+
+    Examples
+    --------
+    >>> spread(0.1734, "log")
+    '0.17 (of the logarithm)'
+    """
+    return f"{significant(between_sd, 2) if between_sd else '0'}{_SCALES[scale or 'identity']}"
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
@@ -379,9 +484,9 @@ def _not_invariant(test: Invariance, words: Words) -> Advice:
     most = f"Outcomes at the same score differ most in {listed([said(one) for one in ends])}. " if ends else ""
     return Advice(
         "Look for what the model misses between domains; for domains to come, consider retraining",
-        f"{most}A domain with labelled rows can be recalibrated on its own; a domain nobody has seen cannot. "
-        "Retraining for calibration in every domain at once (the paper's CLOvE), or a feature that explains the "
-        "difference, can remove the cause.",
+        f"{most}Once some rows of a new domain are labelled, a calibrator that knows how domains differ can be adapted "
+        "to it; before that, only the range of what it may be like is known. Retraining for calibration in every "
+        "domain at once (the paper's CLOvE), or a feature that explains the difference, can remove the cause.",
     )
 
 

@@ -3,26 +3,45 @@
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const options = { actions: false, renderer: "svg", ast: true, tooltip: { disableDefaultStyle: false } };
   const drawn = {};
-  for (const [name, spec] of Object.entries(charts)) {
+  const draw = (name) => {
     const place = document.getElementById("chart-" + name);
-    drawn[name] = vegaEmbed(place, spec, options).then((result) => result.view);
-  }
+    if (place.closest("[hidden]")) return; // it has no width yet
+    drawn[name] ??= vegaEmbed(place, charts[name], options).then((result) => result.view);
+  };
+  Object.keys(charts).forEach(draw);
   window.clovecalCharts = drawn;
+
+  // One of several charts, drawn when it is first chosen
+  for (const choice of document.querySelectorAll(".choice")) {
+    const buttons = [...choice.querySelectorAll("input")];
+    const show = () => {
+      for (const button of buttons) {
+        document.getElementById("figure-" + button.value).hidden = !button.checked;
+        draw(button.value);
+      }
+      window.dispatchEvent(new Event("resize")); // the window may have another width than when it was drawn
+    };
+    choice.addEventListener("change", show);
+    for (const button of buttons) button.checked = button.defaultChecked; // a reloaded page may remember another
+    show();
+  }
 
   // Domains of the reliability diagram
   const panel = document.getElementById("domains-shown");
   if (panel) {
     const boxes = [...panel.querySelectorAll("input")];
     const bars = document.getElementById("show-bars");
+    const band = document.getElementById("show-band"); // not on every page
     const status = document.getElementById("shown-status");
     const update = async () => {
       const keys = boxes.filter((box) => box.checked).map((box) => box.value);
       const view = await drawn.reliability;
-      await view.signal("shown", keys).signal("bars", bars.checked).runAsync();
+      await view.signal("shown", keys).signal("bars", bars.checked).signal("band", band?.checked ?? true).runAsync();
       status.textContent = keys.length + " of " + boxes.length + " curves shown";
     };
     panel.addEventListener("change", update);
     bars.addEventListener("change", update);
+    band?.addEventListener("change", update);
     const sizes = boxes.filter((box) => box.dataset.rows).map((box) => Number(box.dataset.rows)).sort((a, b) => b - a);
     const chosen = (wanted, box) => ({
       all: true,
@@ -42,6 +61,7 @@
     }
     for (const box of boxes) box.checked = box.defaultChecked; // a reloaded page may remember what the chart does not
     bars.checked = bars.defaultChecked;
+    if (band) band.checked = true;
     update();
   }
 
