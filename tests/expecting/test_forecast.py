@@ -149,8 +149,9 @@ def test_the_curve_is_what_is_expected_at_each_score_and_ends_where_rows_are_few
 
 def test_a_row_of_weight_two_is_two_rows_of_the_curve():
     y, p, domain = table(k=3)
-    weighted = audited(y, p, domain, sample_weight=np.full(len(y), 2.0)).expected.curve
-    twice = audited(*(np.repeat(column, 2) for column in (y, p, domain))).expected.curve
+    weight = np.where(p < np.median(p), 1, 4)  # so that half of the rows lie elsewhere than without weights
+    weighted = audited(y, p, domain, sample_weight=weight.astype(float)).expected.curve
+    twice = audited(*(np.repeat(column, weight) for column in (y, p, domain))).expected.curve
     assert [one.score for one in weighted] == pytest.approx([one.score for one in twice])
     assert [one.high for one in weighted] == pytest.approx([one.high for one in twice], abs=1e-6)
 

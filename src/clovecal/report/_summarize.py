@@ -304,9 +304,7 @@ def _apart(invariance: Invariance, words: Words) -> KeyFigure:
     label = "Domains apart at the same score"
     if not invariance.shift > 0:
         return KeyFigure(label, "no sign of it", "too little to put a size to")
-    size = (
-        percentage_points(invariance.shift) if words.percent else _words.number(invariance.shift, words.digits)
-    )
+    size = percentage_points(invariance.shift) if words.percent else _words.number(invariance.shift, words.digits)
     units = "percentage points" if words.percent else "units of y"
     more = "the more, the more trouble to expect" if invariance.rejected else "which may be chance"
     return KeyFigure(label, f"{size} points" if words.percent else size, f"{units}, root mean square; {more}")
