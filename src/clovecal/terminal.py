@@ -11,7 +11,7 @@ import numpy as np
 
 from clovecal.domains import DomainResult, Interval, Name
 from clovecal.findings import LABELS, Finding
-from clovecal.text import significant
+from clovecal.text import printable, significant
 from clovecal.verdicts import error_digits, error_format, finding_meanings, tolerated_in_words
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def as_text(audit: Audit) -> str:
     if audit.shows_labels and audit.labels_needed is not None:
         parts.append(_table_of_labels(audit.labels_needed))
     parts.append([line for note in _notes(audit) for line in textwrap.wrap(note, _WIDTH, subsequent_indent="  ")])
-    return "\n\n".join("\n".join(part) for part in parts)
+    return "\n\n".join("\n".join(map(printable, part)) for part in parts)
 
 
 def _table_of_domains(audit: Audit) -> list[str]:
@@ -45,7 +45,7 @@ def _table_of_domains(audit: Audit) -> list[str]:
     heads += ["tolerated", "p", "finding"]
     lines = [
         [
-            str(name),
+            printable(str(name)),
             _count(audit.rows[name]),
             write(audit.observed[name]),
             write(audit.predicted[name]),

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+
+# Control characters, halves of characters (of file names that are not UTF-8), and what turns the direction of text.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Return a text on one line, with what a terminal would obey instead of showing it escaped.
+
+    Examples
+    --------
+    >>> print(printable("Zürich\x1b[2J\n"))
+    Zürich\x1b[2J\n
+    """
+    return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def listed(items: Sequence[str], most: int | None = None) -> str:

@@ -544,7 +544,8 @@ def test_a_reader_that_goes_away_is_no_error(folder):
     assert "Exception" not in done.stderr
 
 
-def test_an_interrupt_in_the_middle_leaves_nothing(folder):
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_interrupt_in_the_middle_leaves_nothing(folder, how, code):
     rows = 400_000
     pl.DataFrame({"id": np.arange(rows), "p": np.random.default_rng(0).uniform(size=rows)}).write_csv("large.csv")
     before = snapshot(folder)
@@ -558,10 +559,52 @@ def test_an_interrupt_in_the_middle_leaves_nothing(folder):
     while process.poll() is None and time.monotonic() < deadline:
         begun = [path for path in folder.iterdir() if path.name.startswith(".out.ndjson") and path.stat().st_size > 0]
         if begun:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(how)
             break
         time.sleep(0.002)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (code, "")
     assert err.strip() == "clovecal: interrupted; nothing was written."
     assert snapshot(folder) == before
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_closed_streams_do_no_harm(folder, closed):
+    line = f"{sys.executable} -m clovecal apply cal.json good.csv -o out.csv {closed}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert Path("out.csv").read_text().splitlines()[0] == "y,p,domain,calibrated"
+
+
+def test_closed_standard_input_is_a_sentence(folder):
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m clovecal audit - <&-"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    check_one_sentence(done.stderr, r"standard input is empty")
+
+
+def test_names_that_a_terminal_would_obey_are_shown_escaped(folder):
+    name = "\x1b[2Jevil\u202e Zürich"
+    Path("odd.csv").write_text(GOOD.replace(",b\n", f",{name}\n"), encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+    done = subprocess.run(command("audit", "odd.csv"), capture_output=True, check=False, env=environment)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert b"\\x1b[2Jevil\\u202e Z\xfcrich" in done.stdout
+    assert b"\x1b" not in done.stdout + done.stderr
+    done = subprocess.run(command("audit", "no\x1b[2J.csv"), capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"\x1b" not in done.stderr
+
+
+def test_too_little_memory_is_a_sentence(run, monkeypatch):
+    from clovecal import tables
+
+    def too_large(*_, **__):
+        np.empty(1 << 50)
+
+    monkeypatch.setattr(tables, "read_predictions", too_large)
+    code, out, err = run("audit", "any.csv")
+    assert (code, out) == (2, "")
+    assert err == ("clovecal: this needs more memory than there is; give fewer rows or columns, or more memory.\n")

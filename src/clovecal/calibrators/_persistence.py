@@ -41,7 +41,7 @@ def save(calibrator: Calibrator, path: str | Path, *, overwrite: bool) -> None:
         raise InputError(
             "the calibrator", f"has a state that is not JSON ({error})", f"let {name}.state() return JSON's values"
         ) from None
-    with replacing(path) as temporary:
+    with replacing(path, overwrite=overwrite) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

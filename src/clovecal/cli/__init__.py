@@ -10,8 +10,9 @@ import sys
 import click
 
 from clovecal import __version__
-from clovecal.cli._console import LazyGroup
+from clovecal.cli._console import LazyGroup, ready_streams, terminated_as_interrupted
 from clovecal.errors import InputError
+from clovecal.text import printable
 
 _COMMANDS = {
     "audit": "Tell whether the model is equally right in every domain.",
@@ -48,21 +49,29 @@ def group() -> None:
 
 def main() -> None:
     """Run the command; a wrong input is one sentence on standard error and exit code 2."""
-    try:
-        group.main(prog_name="clovecal", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except InputError as error:
-        click.echo(f"clovecal: {error}", err=True)
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("clovecal: interrupted; nothing was written.", err=True)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of a pipe went away, as `| head` does
-        sys.stderr.close()
-        sys.exit(0)
-    except OSError as error:
-        place = f" ({error.filename!r})" if error.filename else ""
-        click.echo(f"clovecal: {error.strerror or error}{place}; nothing was written.", err=True)
-        sys.exit(2)
+    with ready_streams(), terminated_as_interrupted() as stop_code:
+        try:
+            group.main(prog_name="clovecal", standalone_mode=False)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(2)
+        except InputError as error:
+            _say(str(error))
+            sys.exit(2)
+        except (click.Abort, KeyboardInterrupt):
+            _say("interrupted; nothing was written.")
+            sys.exit(stop_code())
+        except BrokenPipeError:  # the reader of a pipe went away, as `| head` does
+            sys.stderr.close()
+            sys.exit(0)
+        except OSError as error:
+            place = f" ({error.filename!r})" if error.filename else ""
+            _say(f"{error.strerror or error}{place}; nothing was written.")
+            sys.exit(2)
+        except MemoryError:
+            _say("this needs more memory than there is; give fewer rows or columns, or more memory.")
+            sys.exit(2)
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"clovecal: {printable(sentence)}", err=True)

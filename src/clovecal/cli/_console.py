@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -243,6 +247,49 @@ def reject_input_as_output(output: Path, *inputs: str | Path) -> None:
             )
 
 
+@contextmanager
+def ready_streams() -> Iterator[None]:
+    """Open what is closed of standard input, output and error, and let text be printed that a terminal cannot show.
+
+    Otherwise the next file that is opened would be number 2, and a library's complaint would go into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if number == 0 else "w"))  # noqa: SIM115 (as long as we run)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    yield
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[Callable[[], int]]:
+    """Let SIGTERM, and the end of a session, stop a command as Ctrl-C does; yield what says the exit code then."""
+    received = signal.SIGINT
+
+    def stop(number: int, _: Any) -> None:
+        nonlocal received
+        received = signal.Signals(number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        raise KeyboardInterrupt
+
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
+            with suppress(ValueError):  # not in the main thread
+                before[number] = signal.signal(number, stop)
+    try:
+        yield lambda: 128 + received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def print_json(content: dict[str, Any]) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(content, indent=1, allow_nan=False))
@@ -261,9 +308,11 @@ __all__ = [
     "percent_option",
     "print_json",
     "progress",
+    "ready_streams",
     "reject_input_as_output",
     "say_how_read",
     "say_notes",
     "table_options",
     "telling",
+    "terminated_as_interrupted",
 ]

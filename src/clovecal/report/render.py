@@ -88,7 +88,7 @@ def write_report(report: Report, path: str | Path, *, overwrite: bool = False) -
     """
     path = check_writable(path, overwrite=overwrite)
     page = render(report)
-    with replacing(path) as temporary:
+    with replacing(path, overwrite=overwrite) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 

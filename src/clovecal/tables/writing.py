@@ -144,7 +144,7 @@ def table_writer(path: str | Path, *, overwrite: bool = False) -> Iterator[Write
     """
     path = check_writable(path, overwrite=overwrite)
     format = output_format(path)
-    with replacing(path) as temporary, _opened(temporary, format) as write:
+    with replacing(path, overwrite=overwrite) as temporary, _opened(temporary, format) as write:
         yield write
 
 

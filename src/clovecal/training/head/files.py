@@ -64,7 +64,7 @@ def save(head: CloveClassifier, path: str | Path, *, overwrite: bool) -> None:
         raise InputError(
             "the head", f"cannot be saved: {error}", "use labels and parameters that are text or numbers"
         ) from None
-    with replacing(path) as temporary:
+    with replacing(path, overwrite=overwrite) as temporary:
         save_file(tensors, temporary, metadata={_KEY: text})
 
 
