@@ -67,7 +67,7 @@ def test_a_folder_of_images_becomes_a_network_and_tables(run, here):
     )
     lines = out.splitlines()
     assert re.fullmatch(r"tiny-image by erm on 120 rows of 3 domains\. Trained for 80 steps.*\.", lines[0])
-    assert lines[2].split() == ["split", "domain", "rows", "accuracy", "ECE"]
+    assert lines[2].split() == ["split", "domain", "rows", "accuracy", "95%", "interval", "ECE"]
     table = [line.split() for line in lines[3:8]]
     assert [row[:3] for row in table] == [
         ["val", "east", "10"],
@@ -80,6 +80,69 @@ def test_a_folder_of_images_becomes_a_network_and_tables(run, here):
     right = ((read["p"] > 0.5) == (read["y"] == 1)).mean()
     assert right > 0.9
     assert float(table[-1][3]) == pytest.approx(right, abs=0.0005)
+    low, high = wilson(right, 50)
+    assert table[-1][4:6] == [f"[{low:.3f},", f"{high:.3f}]"]
+    assert lines[9] == "val: rows by label, and by what they are taken for"
+    place = lines.index("test: rows by label, and by what they are taken for")
+    assert lines[place + 1].split() == ["raw", "ripe"]
+    taken = read.group_by("y").agg(ripe=(pl.col("p") > 0.5).sum(), rows=pl.len()).sort("y")
+    for name, line, (_, ripe, rows) in zip(("raw", "ripe"), lines[place + 2 :], taken.iter_rows(), strict=False):
+        assert line.split() == [name, str(rows - ripe), str(ripe)]
+
+
+def wilson(share, n, z=1.959964):
+    middle, half = share + z * z / (2 * n), z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return (middle - half) / (1 + z * z / n), min(1.0, (middle + half) / (1 + z * z / n))
+
+
+def test_a_network_that_knows_nothing_is_told_from_one_that_does(run, here):
+    table = pl.read_csv("photos.csv")
+    assert "guessing" not in run(*train("--epochs", 20, "--learning-rate", 0.01))[2]
+    shuffled = np.random.default_rng(0).permutation(table["label"].to_numpy())
+    table.with_columns(label=pl.Series(shuffled)).write_csv("photos.csv")
+    code, out, err = run(*train("--force", "--json"))
+    assert code == 0, err
+    (val,) = json.loads(out)["splits"]
+    assert val["guessing"]["finding"] == "not shown"
+    accuracy, probability = val["guessing"]["measures"]
+    assert accuracy["observed"] == np.trace(val["confusion"]) / 40
+    for one in (accuracy, probability):
+        assert abs(one["observed"] - one["expected"]) <= 2.25 * one["standard_deviation"]
+    assert np.sum(val["confusion"]) == val["rows"] == 40
+    assert (
+        f"out: not shown to be better than guessing on the 40 val rows of 2 classes: accuracy "
+        f"{accuracy['observed']:.3g} ({accuracy['expected']:.3g} ± "
+    ) in err
+    assert err.endswith("so); try more --epochs or another --learning-rate.\n")
+    assert "a smaller --penalty" in run(*train("--force", "--objective", "clove"))[2]
+
+
+def test_what_does_not_hold_in_a_new_domain_is_said(run, here):
+    table = pl.read_csv("photos.csv")
+    other = pl.when(pl.col("label") == "raw").then(pl.lit("ripe")).otherwise(pl.lit("raw"))
+    label = pl.when(pl.col("farm") == "island").then(other).otherwise(pl.col("label"))
+    table.with_columns(label=label).write_csv("photos.csv")
+    code, _, err = run(*train("--test-domain", "island", "--epochs", 20, "--learning-rate", 0.01))
+    assert code == 0, err
+    assert "out: worse than guessing on the 50 test rows of 2 classes: " in err
+    assert err.endswith("It is better on the val rows: what it has learnt there does not show here.\n")
+
+
+def test_the_most_frequent_mistakes_of_many_classes_are_shown(run, here):
+    rows = [f"word{row % 12},kind{row % 12 + (row % 24 == 3)},{'ab'[row // 12 % 2]}" for row in range(480)]
+    Path("kinds.csv").write_text("\n".join(["text,label,domain", *rows]))
+    code, out, err = run("train", "kinds.csv", "--texts", "-o", "out", "--device", "cpu", "--learning-rate", 0.03)
+    assert code == 0, err
+    assert "val: rows by label" not in out
+    mistakes = out.partition("val: the most frequent mistakes\n")[2].splitlines()
+    (val,) = json.loads(
+        run("train", "kinds.csv", "--texts", "-o", "out", "--device", "cpu", "--learning-rate", 0.03, "--json")[1]
+    )["splits"]
+    confusion = np.array(val["confusion"])
+    np.fill_diagonal(confusion, 0)
+    classes = json.loads(Path("out/network.json").read_text())["classes"]
+    label, taken = np.unravel_index(np.argmax(confusion), confusion.shape)
+    assert mistakes[0].split() == [str(confusion.max()), classes[label], "taken", "for", classes[taken]]
 
 
 def test_every_command_that_is_named_next_runs(run, here):
@@ -108,7 +171,7 @@ def test_the_same_command_again_says_the_same_without_training(run, here, monkey
     assert load_network(here / "out", resources=Resources(device="cpu")).description.recipe.learning_rate == 0.5
 
 
-@pytest.mark.parametrize("objective", ["clove", "irm-halves", "coral", "group-dro"])
+@pytest.mark.parametrize("objective", ["clove", "irm-halves", "v-rex", "fishr", "coral", "group-dro"])
 def test_every_objective_trains_the_whole_network(run, here, objective):
     code, out, err = run(*train("--objective", objective, "--json"))
     assert code == 0, err
@@ -158,7 +221,9 @@ def test_a_regression_is_told_by_its_error(run, here):
     table.write_csv("photos.csv")
     code, out, err = run(*train("--task", "regression"))
     assert code == 0, err
-    assert out.splitlines()[2].split() == ["split", "domain", "rows", "RMSE", "calibration", "error"]
+    heads = ["split", "domain", "rows", "RMSE", "95%", "interval", "calibration", "error"]
+    assert out.splitlines()[2].split() == heads
+    assert "taken for" not in out
     assert "clovecal finetune" not in out.partition("Next:")[2]
     assert run("predict", "out", "photos.csv", "--images", "photos", "-o", "p.parquet", "--device", "cpu")[0] == 0
     assert pl.read_parquet("p.parquet").columns == ["row", "path", "label", "p"]

@@ -6,7 +6,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,16 @@ from clovecal.cli._console import json_option, needing, print_json, progress, sa
 from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
-from clovecal.training.objectives import objective_names
+from clovecal.text import interval, listed
+from clovecal.training.objectives import OBJECTIVES, objective_names
 
 if TYPE_CHECKING:
     from clovecal.datasets import LazyDataset
     from clovecal.training.network.exporting import Exported
-    from clovecal.training.network.summary import DomainScores
+    from clovecal.training.network.summary import DomainScores, SplitScores
 
 _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
+_MOST_CLASSES, _MOST_MISTAKES = 10, 10  # that are shown; the JSON has all
 
 
 @click.command("train")
@@ -229,6 +231,10 @@ def command(
         sys.exit(130)
     if not is_first_process():
         return
+    for one in done.splits:
+        said = _against_guessing(one, done)
+        if said:
+            click.echo(f"{output}: {said}", err=True)
     if as_json:
         print_json(_details(output, done))
         return
@@ -304,6 +310,8 @@ def _show(output: Path, data: LazyDataset, done: Exported, images: Path | None) 
         f"{done.message}"
     )
     _show_summary(done.summary, data.task)
+    if data.task != "regression":
+        _show_confusion(done.splits, data.classes)
     click.echo(f"\nNetwork and tables: {output}")
     if recipe.backbone in _FOR_TRYING_OUT.values():
         click.echo(f"{recipe.backbone} is for trying things out; name a --backbone for real work.")
@@ -315,12 +323,61 @@ def _show(output: Path, data: LazyDataset, done: Exported, images: Path | None) 
 def _show_summary(summary: Sequence[DomainScores], task: str) -> None:
     quality, calibration = ("RMSE", "calibration error") if task == "regression" else ("accuracy", "ECE")
     width = max([6, *(len(line.domain) for line in summary)])
-    click.echo(f"\n{'split':<6}  {'domain':<{width}}  {'rows':>8}  {quality:>8}  {calibration:>6}")
-    for line in summary:
+    limits = [interval(line.interval) for line in summary]
+    wide = max([len("95% interval"), *map(len, limits)])
+    heads = f"{'rows':>8}  {quality:>8}  {'95% interval':>{wide}}  {calibration:>6}"
+    click.echo(f"\n{'split':<6}  {'domain':<{width}}  {heads}")
+    for line, shown in zip(summary, limits, strict=True):
         click.echo(
-            f"{line.split:<6}  {line.domain:<{width}}  {line.rows:>8,}  {line.quality:>8.3f}  "
+            f"{line.split:<6}  {line.domain:<{width}}  {line.rows:>8,}  {line.quality:>8.3f}  {shown:>{wide}}  "
             f"{line.calibration_error:>{max(len(calibration), 6)}.3f}"
         )
+
+
+def _show_confusion(splits: Sequence[SplitScores], classes: Sequence[str]) -> None:
+    """Show which classes are taken for which: all of few classes, else the mistakes that most rows are."""
+    for one in splits:
+        if len(classes) <= _MOST_CLASSES:
+            click.echo(f"\n{one.split}: rows by label, and by what they are taken for")
+            cells = [[f"{rows:,}" for rows in row] for row in one.confusion]
+            wide = [max(len(text) for text in column) for column in zip(classes, *cells, strict=True)]
+            first = max(map(len, classes))
+            click.echo("  ".join([" " * first, *(f"{name:>{w}}" for name, w in zip(classes, wide, strict=True))]))
+            for name, row in zip(classes, cells, strict=True):
+                click.echo(
+                    "  ".join([f"{name:<{first}}", *(f"{text:>{w}}" for text, w in zip(row, wide, strict=True))])
+                )
+            continue
+        mistakes = sorted(
+            (-rows, classes[label], classes[taken])
+            for label, row in enumerate(one.confusion)
+            for taken, rows in enumerate(row)
+            if rows and taken != label
+        )
+        if mistakes:
+            click.echo(f"\n{one.split}: the most frequent mistakes")
+        for rows, label, taken in mistakes[:_MOST_MISTAKES]:
+            click.echo(f"{-rows:>8,}  {label} taken for {taken}")
+
+
+def _against_guessing(one: SplitScores, done: Exported) -> str | None:
+    """Say that a network is not better than guessing, and what to do about it; None where it is."""
+    guessing, recipe = one.guessing, done.network.description.recipe
+    if guessing.finding == "better":
+        return None
+    how = "worse than guessing" if guessing.finding == "worse" else "not shown to be better than guessing"
+    measures = [
+        f"{shown.measure} {shown.observed:.3g} ({shown.expected:.3g} ± {shown.standard_deviation:.2g} "
+        + ("with the same labels in random order)" if shown is guessing.measures[0] else "so)")
+        for shown in guessing.measures
+    ]
+    classes = f" of {len(one.confusion)} classes" if one.confusion else ""
+    said = f"{how} on the {one.rows:,} {one.split} rows{classes}: {listed(measures)}"
+    known = next((other for other in done.splits if other.split == "val"), one)
+    if known is not one and known.guessing.finding == "better":
+        return f"{said}. It is better on the val rows: what it has learnt there does not show here."
+    weaker = ", a smaller --penalty" if recipe.penalty and OBJECTIVES[recipe.objective].penalised else ""
+    return f"{said}; try more --epochs{weaker} or another --learning-rate."
 
 
 def _next_commands(output: Path, done: Exported, data: LazyDataset, images: Path | None) -> list[tuple[str, str]]:
@@ -355,9 +412,22 @@ def _details(output: Path, done: Exported) -> dict[str, Any]:
                 "domain": line.domain,
                 "rows": line.rows,
                 "rmse" if described.task == "regression" else "accuracy": line.quality,
+                "interval": line.interval,
                 "calibration_error": line.calibration_error,
             }
             for line in done.summary
+        ],
+        "splits": [
+            {
+                "split": one.split,
+                "rows": one.rows,
+                "confusion": one.confusion,
+                "guessing": {
+                    "finding": one.guessing.finding,
+                    "measures": [asdict(shown) for shown in one.guessing.measures],
+                },
+            }
+            for one in done.splits
         ],
     }
 

@@ -29,7 +29,14 @@ from clovecal.training.network.folder import (
     load_network,
 )
 from clovecal.training.network.recipe import Recipe
-from clovecal.training.network.summary import DomainScores, read_summary, scores_by_domain, write_summary
+from clovecal.training.network.summary import (
+    DomainScores,
+    SplitScores,
+    read_summary,
+    scores_by_domain,
+    scores_of_split,
+    write_summary,
+)
 from clovecal.training.network.training import Outputs, Resources, predict, train, try_out
 from clovecal.training.objectives import OBJECTIVES
 
@@ -51,11 +58,15 @@ class Exported:
         The Parquet file of each split but the training rows.
     summary
         Accuracy and calibration error in each domain of these splits; under ``torchrun`` in the first process only.
+    splits
+        Which classes were taken for which in each of these splits, and whether the network does better than guessing;
+        in the first process only.
     """
 
     network: TrainedNetwork
     tables: Mapping[str, Path]
     summary: tuple[DomainScores, ...]
+    splits: tuple[SplitScores, ...]
 
     @property
     def message(self) -> str:
@@ -145,9 +156,10 @@ def export(
                 where.give_up()
             raise
     summary: tuple[DomainScores, ...] = ()
+    splits: tuple[SplitScores, ...] = ()
     if is_first_process():
-        summary = _predict(network, data, tables, kept, progress)
-    return Exported(network=network, tables=tables, summary=summary)
+        summary, splits = _predict(network, data, tables, kept, progress)
+    return Exported(network=network, tables=tables, summary=summary, splits=splits)
 
 
 def _train(
@@ -180,20 +192,23 @@ def _train(
 
 def _predict(
     network: TrainedNetwork, data: LazyDataset, tables: Mapping[str, Path], kept: Path, progress: Progress
-) -> tuple[DomainScores, ...]:
+) -> tuple[tuple[DomainScores, ...], tuple[SplitScores, ...]]:
     """Write the table of each split and return how the network did there; what is there is not made again."""
-    lines = [line for line in read_summary(kept) if line.split in tables]
+    lines, splits = read_summary(kept)
     for split, path in tables.items():
-        if path.exists() and any(line.split == split for line in lines):
+        if path.exists() and any(one.split == split for one in splits):
             continue
         part, task = data.part(split), progress.task(f"Predicting {split}")
         outputs = predict(network.module, network.description.recipe, part, resources=network.resources)
         write_table(path, table_of(part, outputs, features=True), overwrite=True)
-        lines = [*(line for line in lines if line.split != split), *scores_by_domain(split, part, outputs)]
-        write_summary(kept, lines)
+        lines = (*(line for line in lines if line.split != split), *scores_by_domain(split, part, outputs))
+        splits = (*(one for one in splits if one.split != split), scores_of_split(split, part, outputs))
+        write_summary(kept, lines, splits)
         task.at(1, 1)
-    order = list(tables)
-    return tuple(sorted(lines, key=lambda line: order.index(line.split)))
+    return (
+        tuple(line for split in tables for line in lines if line.split == split),
+        tuple(one for split in tables for one in splits if one.split == split),
+    )
 
 
 def table_of(data: LazyDataset, outputs: Outputs, *, features: bool = False) -> pa.Table:
