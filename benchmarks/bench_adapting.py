@@ -29,7 +29,7 @@ rng = np.random.default_rng(0)
 domain = np.repeat(np.arange({domains}), {rows})
 x = rng.standard_normal(len(domain))
 y = rng.random(len(x)) < expit(x + rng.normal(0, 0.5, {domains})[domain])
-HierarchicalCalibrator().fit(expit(x), y, domains=domain)
+HierarchicalCalibrator(None).fit(expit(x), y, domains=domain)
 """
 
 
@@ -61,7 +61,7 @@ def measure(rows: int, n_domains: int, many: int) -> list[Result]:
         {
             "isotonic": lambda: IsotonicRegression(out_of_bounds="clip").fit(p, y),
             "naive": lambda: HierarchicalCalibrator(NaiveIsotonic()).fit(p, y, domains=domains),
-            "none": lambda: HierarchicalCalibrator().fit(p, y, domains=domains),
+            "none": lambda: HierarchicalCalibrator(None).fit(p, y, domains=domains),
         },
         rounds=4,
     )

@@ -130,11 +130,11 @@ def _classes(config: Config) -> dict[str, Any]:
     test = order[most:]
     naive = NaiveIsotonic().fit(p[known], y[known])
     fitted = {
-        HIERARCHICAL: HierarchicalCalibrator().fit(p[known], y[known], domains=domains[known]),
+        HIERARCHICAL: HierarchicalCalibrator(None).fit(p[known], y[known], domains=domains[known]),
         ON_NAIVE: HierarchicalCalibrator(NaiveIsotonic()).fit(p[known], y[known], domains=domains[known]),
     }
     apart = [
-        HierarchicalCalibrator().fit(p[known, c], (y[known] == c).astype(int), domains=domains[known])
+        HierarchicalCalibrator(None).fit(p[known, c], (y[known] == c).astype(int), domains=domains[known])
         for c in range(p.shape[1])
     ]
     found: dict[str, dict[str, dict[str, float]]] = {
@@ -173,7 +173,7 @@ def _countries(config: Config) -> dict[str, Any]:
     most = max(m for m in LINE_LABELS if m <= len(order) // 2)
     test = order[most:]
     fitted = {
-        HIERARCHICAL: HierarchicalCalibrator().fit(f[known], y[known], domains=domains[known]),
+        HIERARCHICAL: HierarchicalCalibrator(None).fit(f[known], y[known], domains=domains[known]),
         ON_NAIVE: HierarchicalCalibrator(NaiveIsotonic()).fit(f[known], y[known], domains=domains[known]),
     }
     fixed = {AS_IS: f[test], NAIVE: NaiveIsotonic().fit(f[known], y[known]).predict(f[test])}

@@ -28,6 +28,8 @@ CI = 0.95
 ALLOWED = 0.001  # that auto may lose
 COMPARED = "auto, then Platt"
 CHOSEN_BY = (20, 50, 100)  # labels, over which the mean Brier score decides between bases
+ON_AUTO = "hierarchical on auto"
+TELLING = 1e-4  # in Brier score: a hundredth of what labels are worth
 
 
 class Results:
@@ -70,13 +72,20 @@ def hierarchical(results: Results) -> list[str]:
 
 
 def chosen(results: Results) -> str:
-    """Return the hierarchical calibrator with the lowest Brier score on the tables that rules are chosen on."""
+    """Return the hierarchical calibrator to use by default, by the Brier score on the tables that rules are chosen on.
+
+    It is the one on auto, whose maps may have any shape, unless another is lower by more than `TELLING`.
+    """
 
     def score(name: str) -> float:
         by_labels = [by_table(only(results.of(name, m=m), tables=CHOSEN_ON)) for m in CHOSEN_BY]
         return float(np.mean([means.mean() for means in by_labels])) if all(map(len, by_labels)) else float("inf")
 
-    return min(hierarchical(results), key=score, default="")
+    names = hierarchical(results)
+    lowest = min(map(score, names), default=0.0)
+    if ON_AUTO in names and score(ON_AUTO) <= lowest + TELLING:
+        return ON_AUTO
+    return min(names, key=score, default="")
 
 
 def minus(values: Values, others: Values) -> Values:

@@ -165,7 +165,7 @@ def tables(found: list[Record]) -> str:
 
 def _table(groups: dict[tuple[Any, ...], list[Record]], columns: list[tuple[str, int, str]]) -> str:
     rows = []
-    for (base, rows_each, shape, domains), group in groups.items():
+    for (base, rows_each, shape, domains), group in sorted(groups.items(), key=lambda one: one[0]):
         total = sum(one["config"]["replicates"] for one in group)
         cells = [base, str(rows_each), shape, str(domains)]
         for name, number, _ in columns:

@@ -105,7 +105,7 @@ def _choices(
     places = [place for place, one in enumerate(CANDIDATES) if pool(one)]
     base_rate = max(made.y.mean(), 1 - made.y.mean())
     unstable = cc.select({name: known[name] for name in names}, made.y, domains=made.domains)
-    best: dict[str, str | None] = dict(unstable.choices)
+    best: dict[str, str | None] = {"unstable": None, "similar": None, **unstable.choices}  # none where none has skill
     for criterion in OWN_CRITERIA:
         best[criterion] = _best(measured[criterion], names, None, base_rate)
     best["debiased-ece, half-skill"] = _best(measured["debiased-ece"], names, "half-skill", base_rate)
@@ -211,7 +211,8 @@ def excess(records: Sequence[dict[str, Any]], rule: str, pool: str) -> dict[str,
     for record in records:
         brier = record["new_brier"]
         all_of_pool = [brier[name] for name in names]
-        chosen = np.mean(all_of_pool) if rule == "random" else brier[record["choices"][pool][rule]]
+        choices = record["choices"][pool]
+        chosen = np.mean(all_of_pool) if rule == "random" else brier[choices.get(rule, choices["log-loss"])]
         of_table.setdefault(record["config"]["table"], []).append(float(chosen) - min(all_of_pool))
     return {name: float(np.mean(values)) for name, values in of_table.items()}
 

@@ -94,7 +94,7 @@ def test_a_known_domain_lies_between_its_own_fit_and_the_average_and_closer_to_i
         p, y, domain = draw_table(10, 300, sd=(0.3, 0.1))
         p, domain = np.append(p, np.full(rows, 0.5)), np.append(domain, np.full(rows, 10))
         y = np.append(y, np.arange(rows) % 10 > 0)
-        h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+        h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
         return h.predict([0.5], domains=[10])[0] - h.predict([0.5])[0], 0.9 - h.predict([0.5])[0]
 
     few, most = distance_moved(10)
@@ -105,7 +105,7 @@ def test_a_known_domain_lies_between_its_own_fit_and_the_average_and_closer_to_i
 def test_a_row_of_an_unknown_domain_or_of_none_has_the_average_and_one_of_two_domains_the_mean_of_their_maps():
     p, y, domain = draw_table(3, 200)
     membership = np.eye(3, dtype=int)[domain]
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=membership)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=membership)
     score = [0.3] * 5
     rows = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 1]]
     first, second, both, none, third = h.predict(score, domains=rows)
@@ -113,6 +113,16 @@ def test_a_row_of_an_unknown_domain_or_of_none_has_the_average_and_one_of_two_do
     assert none == h.predict([0.3])[0]
     assert len({first, second, third, none}) == 4
     assert h.predict([0.3, 0.3], domains=["new", "new"]).tolist() == [none, none]
+
+
+def test_by_default_auto_is_the_base_and_naive_where_there_is_one_domain():
+    p, y, domain = draw_table(5)
+    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    assert (h.base_.predict(p) == cc.AutoCalibrator().fit(p, y, domains=domain).predict(p)).all()
+    given = cc.HierarchicalCalibrator(cc.AutoCalibrator()).fit(p, y, domains=domain)
+    assert (h.adapt(p[:40], y[:40]).predict(p) == given.adapt(p[:40], y[:40]).predict(p)).all()
+    alone = cc.HierarchicalCalibrator().fit(p, y, domains=np.zeros(len(p)))
+    assert isinstance(alone.base_, cc.NaiveIsotonic)
 
 
 def test_new_domains_may_keep_what_the_base_says():
@@ -123,7 +133,7 @@ def test_new_domains_may_keep_what_the_base_says():
     averaged = cc.HierarchicalCalibrator(cc.NaiveIsotonic()).fit(p, y, domains=domain)
     assert (h.predict(p, domains=domain) == averaged.predict(p, domains=domain)).all()
     assert (h.adapt(p[:50], y[:50]).predict(p) == averaged.adapt(p[:50], y[:50]).predict(p)).all()
-    assert (cc.HierarchicalCalibrator(new_domain="base").fit(p, y, domains=domain).predict(p) == p).all()
+    assert (cc.HierarchicalCalibrator(None, new_domain="base").fit(p, y, domains=domain).predict(p) == p).all()
 
 
 # What to expect
@@ -199,7 +209,7 @@ def probabilities_and_order(h):
 def test_a_domain_without_an_event_is_drawn_to_the_others_and_below_them():
     p, y, domain = draw_table(6, 100)
     y[domain == 2] = 0
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     own, others = h.predict([0.5], domains=[2])[0], h.predict([0.5], domains=[0])[0]
     assert 0.001 < own < 0.05 < others
 
@@ -208,7 +218,7 @@ def test_domains_of_one_to_five_rows_say_little():
     p, y, domain = draw_table(6, 200)
     few = np.repeat(np.arange(100, 105), np.arange(1, 6))
     more = {"p": np.append(p, np.full(15, 0.5)), "y": np.append(y, np.ones(15)), "domain": np.append(domain, few)}
-    h = cc.HierarchicalCalibrator().fit(more["p"], more["y"], domains=more["domain"])
+    h = cc.HierarchicalCalibrator(None).fit(more["p"], more["y"], domains=more["domain"])
     own = h.predict([0.5] * 5, domains=[100, 101, 102, 103, 104])
     assert (np.diff(own) > 0).all()  # each more event moves it further
     assert own[-1] - h.predict([0.5])[0] < 0.35
@@ -220,7 +230,7 @@ def test_one_domain_with_nearly_all_rows_does_not_speak_for_the_others():
     x = rng.normal(size=20_000)
     domain = np.where(np.arange(20_000) < 19_800, 0, 1 + np.arange(20_000) % 5)
     y = rng.random(20_000) < expit(x - 1.5 * (domain > 0))
-    h = cc.HierarchicalCalibrator().fit(expit(x), y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(expit(x), y, domains=domain)
     assert h.predict([0.5], domains=[0])[0] == pytest.approx(0.5, abs=0.02)
     assert h.predict([0.5])[0] < 0.35
     assert cc.NaiveIsotonic().fit(expit(x), y).predict([0.5])[0] > 0.45
@@ -230,7 +240,7 @@ def test_slopes_of_both_signs_are_reported_and_single_domains_keep_their_own():
     rng = np.random.default_rng(0)
     x, domain = rng.normal(size=3000), np.arange(3000) % 6
     y = rng.random(3000) < expit(np.where(domain % 2, 2, -2) * x)
-    h = cc.HierarchicalCalibrator().fit(expit(x), y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(expit(x), y, domains=domain)
     assert 0.3 < h.negative_slope_ < 0.7
     assert h.doubt_of_slope().startswith("With probability .")
     assert np.ptp(h.predict([0.1, 0.9])) < 0.1
@@ -300,7 +310,7 @@ def test_a_separated_domain_does_not_run_away():
     rng = np.random.default_rng(0)
     x, domain = rng.normal(size=300), np.arange(300) % 3
     y = np.where(domain == 0, x > 0, rng.random(300) < expit(x))
-    h = cc.HierarchicalCalibrator().fit(expit(x), y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(expit(x), y, domains=domain)
     assert h.mean_[1] < 8
     assert np.sqrt(h.covariance_[1, 1]) < 6
     assert (np.diff(h.predict([0.05, 0.5, 0.95])) > 0.1).all()
@@ -320,7 +330,7 @@ def test_rare_events_are_not_clipped_away():
     rng = np.random.default_rng(0)
     p = np.where(np.arange(400_000) % 2, 0.0001, 0.002)
     y = rng.random(400_000) < p
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=np.arange(400_000) // 100_000)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=np.arange(400_000) // 100_000)
     assert h.predict([0.0001, 0.002]) == pytest.approx([0.0001, 0.002], rel=0.5)
 
 
@@ -329,12 +339,12 @@ def test_rare_events_are_not_clipped_away():
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(refusal):
     p, y, domain = draw_table(3, 20)
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
-    assert refusal(cc.HierarchicalCalibrator().fit, p, y) == (
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
+    assert refusal(cc.HierarchicalCalibrator(None).fit, p, y) == (
         "domains is None; what varies by domain needs one label per row or a membership matrix."
     )
     assert refusal(cc.HierarchicalCalibrator(base="naive").fit, p, y, domains=domain) == (
-        "base is a str; pass a calibrator of clovecal, or None."
+        "base is 'naive'; pass a calibrator of clovecal, 'auto' or None."
     )
     assert refusal(cc.HierarchicalCalibrator(new_domain="mean").fit, p, y, domains=domain).startswith("new_domain is")
     assert refusal(h.adapt, p[:3], [0, 1, 2]) == "y at row 2 is 2; code the labels as 0 and 1."
@@ -343,7 +353,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(refusal):
     assert refusal(h.expect, p, of="naive").startswith("of is 'naive'")
     assert refusal(h.expect, p, ci=90).startswith("ci is 90")
     assert refusal(cc.AdaptedCalibrator().fit, p, y).startswith("fit is not how this is made")
-    raw = cc.HierarchicalCalibrator().fit(np.log(p / (1 - p)), y, domains=domain)
+    raw = cc.HierarchicalCalibrator(None).fit(np.log(p / (1 - p)), y, domains=domain)
     assert refusal(raw.expect, [0.3, -2.0], of="scores").startswith("of is 'scores'")
 
 
@@ -409,8 +419,10 @@ def random_table(seed):
 def test_the_order_of_rows_does_not_matter(seed):
     p, y, domain, weight, rng = random_table(seed)
     order = rng.permutation(len(p))
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain, sample_weight=weight)
-    shuffled = cc.HierarchicalCalibrator().fit(p[order], y[order], domains=domain[order], sample_weight=weight[order])
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain, sample_weight=weight)
+    shuffled = cc.HierarchicalCalibrator(None).fit(
+        p[order], y[order], domains=domain[order], sample_weight=weight[order]
+    )
     again = {name: shuffled.effects_[name] for name in h.effects_}
     assert np.array(list(again.values())) == pytest.approx(np.array(list(h.effects_.values())), abs=1e-6)
     assert shuffled.predict(GRID) == pytest.approx(h.predict(GRID), abs=1e-6)
@@ -425,8 +437,8 @@ def test_the_order_of_rows_does_not_matter(seed):
 def test_a_weight_is_that_many_rows(seed):
     p, y, domain, weight, _ = random_table(seed)
     times = np.repeat(np.arange(len(p)), weight)
-    weighted = cc.HierarchicalCalibrator().fit(p, y, domains=domain, sample_weight=weight)
-    repeated = cc.HierarchicalCalibrator().fit(p[times], y[times], domains=domain[times])
+    weighted = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain, sample_weight=weight)
+    repeated = cc.HierarchicalCalibrator(None).fit(p[times], y[times], domains=domain[times])
     assert weighted.predict(GRID) == pytest.approx(repeated.predict(GRID), abs=1e-6)
     assert weighted.covariance_ == pytest.approx(repeated.covariance_, abs=1e-5)
     few = np.repeat(np.arange(25), weight[:25])
@@ -440,8 +452,8 @@ def test_a_weight_is_that_many_rows(seed):
 def test_names_and_numbers_of_domains_do_not_matter(seed):
     p, y, domain, _, _ = random_table(seed)
     names = np.array(["zeta", "eta", "beta", "alpha", "gamma"])
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
-    named = cc.HierarchicalCalibrator().fit(p, y, domains=names[domain])
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
+    named = cc.HierarchicalCalibrator(None).fit(p, y, domains=names[domain])
     assert named.predict(p, domains=names[domain]) == pytest.approx(h.predict(p, domains=domain), abs=1e-6)
     assert named.predict(GRID) == pytest.approx(h.predict(GRID), abs=1e-6)
 
@@ -455,8 +467,8 @@ def test_an_affine_change_of_the_log_odds_changes_nothing(seed, shift, factor):
     def changed(score):
         return shift + factor * np.log(score / (1 - score))
 
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
-    other = cc.HierarchicalCalibrator().fit(changed(p), y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
+    other = cc.HierarchicalCalibrator(None).fit(changed(p), y, domains=domain)
     assert other.predict(changed(GRID)) == pytest.approx(h.predict(GRID), abs=1e-4)
     assert other.adapt(changed(p[:20]), y[:20]).predict(changed(GRID)) == pytest.approx(
         h.adapt(p[:20], y[:20]).predict(GRID), abs=1e-4
@@ -467,7 +479,7 @@ def test_an_affine_change_of_the_log_odds_changes_nothing(seed, shift, factor):
 @given(seed=seeds)
 def test_adapting_with_nothing_is_the_prior_and_in_parts_is_at_once(seed):
     p, y, domain, weight, rng = random_table(seed)
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain, sample_weight=weight)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain, sample_weight=weight)
     assert (h.adapt().predict(GRID) == h.predict(GRID)).all()
     cut = int(rng.integers(0, 26))
     parts = h.adapt(p[:cut], y[:cut]).adapt(p[cut:25], y[cut:25])
@@ -478,7 +490,7 @@ def test_adapting_with_nothing_is_the_prior_and_in_parts_is_at_once(seed):
 @given(seed=seeds)
 def test_labels_in_great_number_silence_the_other_domains(seed):
     p, y, domain, _, _ = random_table(seed)
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     # Expected events at each score, so that the domain's own logistic fit is its map.
     slope, intercept = 0.5 + seed % 3, (seed % 7 - 3) / 2
     truth = expit(intercept + slope * np.log(GRID / (1 - GRID)))
@@ -493,7 +505,7 @@ def test_labels_in_great_number_silence_the_other_domains(seed):
 def test_mean_and_covariance_over_domains_are_recovered():
     mean, deviation = (-0.5, 1.2), (0.6, 0.3)
     p, y, domain = draw_table(300, 150, mean=mean, sd=deviation, seed=4)
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     slope = h.mean_[1] / h.scale_
     # s.e. of a mean over 300 domains: .6/√300 = .035 and .017; of a standard deviation: .6/√600 = .024 and .012
     assert h.mean_[0] - slope * h.centre_ == pytest.approx(mean[0], abs=0.1)
@@ -514,7 +526,7 @@ def test_a_base_that_has_seen_the_domain_would_make_domains_look_more_alike():
         seen = cc.NaiveIsotonic().fit(p, y).predict(p)
         fits = [
             cc.HierarchicalCalibrator(cc.NaiveIsotonic()).fit(p, y, domains=domain),
-            cc.HierarchicalCalibrator().fit(seen, y, domains=domain),
+            cc.HierarchicalCalibrator(None).fit(seen, y, domains=domain),
         ]
         found.append([np.sqrt(one.covariance_[0, 0]) for one in fits])
     without, with_it = np.mean(found, axis=0)

@@ -80,15 +80,15 @@ def test_two_columns_are_as_good_as_one():
     domain = np.arange(2000) % 10
     y = (rng.normal(scale=0.5, size=10)[domain] + 1.3 * x + rng.logistic(size=2000) > 0).astype(int)
     p = 1 / (1 + np.exp(-x))
-    one = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
-    two = cc.HierarchicalCalibrator().fit(np.column_stack([1 - p, p]), y, domains=domain)
+    one = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
+    two = cc.HierarchicalCalibrator(None).fit(np.column_stack([1 - p, p]), y, domains=domain)
     # the binary model lets intercept and slope vary together, the other does not
     assert two.predict(np.column_stack([1 - p, p]))[:, 1] == pytest.approx(one.predict(p), abs=0.01)
 
 
 def test_a_few_labels_help_where_one_against_the_rest_cannot_tell():
     fit = draw_table(10, 200, seed=1)
-    h = cc.HierarchicalCalibrator().fit(fit[0], fit[1], domains=fit[2])
+    h = cc.HierarchicalCalibrator(None).fit(fit[0], fit[1], domains=fit[2])
     gains = []
     for seed in range(10):
         p, y, _ = draw_table(1, 2030, spread=0.9, seed=100 + seed)
@@ -123,7 +123,7 @@ def test_odd_tables_give_probabilities(case):
         domain = np.zeros_like(domain)
     else:
         p, y, domain = draw_table(60, 2)
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     for found in (h.predict(p), h.predict(p, domains=domain), h.adapt(p[:5], y[:5]).predict(p)):
         assert np.isfinite(found).all()
         assert found.sum(axis=1) == pytest.approx(np.ones(len(p)), abs=1e-12)
@@ -137,7 +137,7 @@ def test_odd_tables_give_probabilities(case):
 def test_scores_of_one_value_leave_the_slope_as_it_is():
     p = np.tile([0.5, 0.3, 0.2], (120, 1))
     y, domain = np.arange(120) % 10 // 4, np.arange(120) % 3  # shares of .4, .4 and .2
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     assert h.predict(p[:1])[0] == pytest.approx([0.4, 0.4, 0.2], abs=0.03)
     assert h.negative_slope_ == 0
 
@@ -147,7 +147,7 @@ def test_scores_of_one_value_leave_the_slope_as_it_is():
 
 def test_known_domains_have_their_own_maps():
     p, y, domain = draw_table(6, 400, spread=1.0)
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     own = h.predict(p, domains=domain)
     assert cc.brier(y, own) < cc.brier(y, h.predict(p)) - 0.02
     for each in range(6):
@@ -225,10 +225,10 @@ def test_a_file_that_cannot_be_right_is_refused(entry, value, problem, tmp_path)
 
 def test_labels_of_other_classes_and_raw_scores_are_refused_in_a_sentence():
     p, y, domain = draw_table(3, 40)
-    h = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     with pytest.raises(cc.InputError, match=r"^y at row 1 is 4"):
         h.adapt(p[:2], [0, 4])
-    raw = cc.HierarchicalCalibrator().fit(5 * np.log(p), y, domains=domain)
+    raw = cc.HierarchicalCalibrator(None).fit(5 * np.log(p), y, domains=domain)
     with pytest.raises(cc.InputError, match=r"^of is 'scores', and the scores are not probabilities"):
         raw.expect(5 * np.log(p), of="scores")
     assert raw.predict(5 * np.log(p)) == pytest.approx(h.predict(p), abs=1e-9)

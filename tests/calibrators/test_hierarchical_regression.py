@@ -29,7 +29,7 @@ def fitted(base=None, **options):
 
 def test_the_map_of_a_new_domain_is_the_mean_line():
     f, y, domain = draw_table(200, 50, sd=(0.5, 0.2))
-    h = cc.HierarchicalCalibrator().fit(f, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(f, y, domains=domain)
     low, high = h.predict([0.0, 1.0])
     # of 200 domains: .5/√200 = .035 and .2/√200 = .014, and what rows leave of it
     assert low == pytest.approx(2, abs=0.15)
@@ -38,7 +38,7 @@ def test_the_map_of_a_new_domain_is_the_mean_line():
 
 def test_effects_are_lines_and_noises_in_units_of_the_outcome():
     f, y, domain = draw_table(5, 4000)
-    h = cc.HierarchicalCalibrator().fit(f, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(f, y, domains=domain)
     for each, (intercept, slope, noise) in h.effects_.items():
         rows = domain == each
         own_slope, own_intercept = np.polyfit((f[rows] - h.centre_) / h.scale_, y[rows], 1)
@@ -61,8 +61,8 @@ def test_without_labels_adapting_is_the_prior_and_with_many_the_domains_own_line
 @given(seed=st.integers(0, 999), scale=st.floats(0.01, 100), move=st.floats(-50, 50))
 def test_other_units_of_predictions_and_outcomes_change_nothing_else(seed, scale, move):
     f, y, domain = draw_table(4, 15, seed=seed)
-    one = cc.HierarchicalCalibrator().fit(f, y, domains=domain).adapt(f[:6], y[:6])
-    other = cc.HierarchicalCalibrator().fit(scale * f + move, scale * y - move, domains=domain)
+    one = cc.HierarchicalCalibrator(None).fit(f, y, domains=domain).adapt(f[:6], y[:6])
+    other = cc.HierarchicalCalibrator(None).fit(scale * f + move, scale * y - move, domains=domain)
     other = other.adapt(scale * f[:6] + move, scale * y[:6] - move)
     moved = scale * one.predict(f) - move
     assert other.predict(scale * f + move) == pytest.approx(moved, rel=1e-5, abs=1e-4 * scale)
@@ -121,7 +121,7 @@ def test_the_interval_of_the_mean_outcome_and_of_the_squared_error_covers_new_do
     for seed in range(80):
         f, y, domain = draw_table(13, 40, seed=seed)
         known = domain < 12
-        h = cc.HierarchicalCalibrator().fit(f[known], y[known], domains=domain[known])
+        h = cc.HierarchicalCalibrator(None).fit(f[known], y[known], domains=domain[known])
         expected = h.expect(f[~known], rows=40)
         p = h.predict(f[~known])
         shown = (y[~known].mean(), np.mean((y[~known] - p) ** 2))
@@ -147,7 +147,7 @@ def test_odd_tables_give_numbers(case):
         y = (1.0 + domain) * f
     else:
         y = -f + domain
-    h = cc.HierarchicalCalibrator().fit(f, y, domains=domain)
+    h = cc.HierarchicalCalibrator(None).fit(f, y, domains=domain)
     adapted = h.adapt(f[:3], y[:3])
     for found in (h.predict(f), h.predict(f, domains=domain), adapted.predict(f)):
         assert np.isfinite(found).all()

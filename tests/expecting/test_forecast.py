@@ -33,7 +33,7 @@ def test_every_figure_is_that_of_its_own_function():
     for name in ("ece", "brier", "log_loss"):
         assert found.metrics[name] == cc.new_domain(name, y, p, domains=domain, ci=0.9)
     assert found.prediction == float(f"{p.mean():.2g}")
-    fitted = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    fitted = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     rate = fitted.expect([found.prediction], of="scores", ci=0.9).observed_rate
     assert found.observed_rate == (rate.low, rate.high)
     assert found.shift == cc.invariance_test(y, p, domains=domain, rng=0).shift
@@ -134,7 +134,7 @@ def test_predictions_of_one_value_or_of_certainty_have_a_forecast(p):
 def test_the_curve_is_what_is_expected_at_each_score_and_ends_where_rows_are_few():
     y, p, domain = table()
     found = audited(y, p, domain, ci=0.9).expected
-    fitted = cc.HierarchicalCalibrator().fit(p, y, domains=domain)
+    fitted = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain)
     for one in (found.curve[0], found.curve[9], found.curve[-1]):
         rate = fitted.expect([one.score], of="scores", ci=0.9).outcome
         assert (one.low, one.high) == (rate.low, rate.high)

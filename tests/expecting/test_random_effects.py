@@ -212,7 +212,7 @@ def test_rows_give_what_their_result_gives():
 
 def test_ece_brier_and_log_loss_come_from_domains_drawn_from_the_rows_model():
     y, p, domain = simulated(12, 300, 4)
-    expected = cc.HierarchicalCalibrator().fit(p, y, domains=domain).expect(p, of="scores", ci=0.95)
+    expected = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain).expect(p, of="scores", ci=0.95)
     for name, theirs in (("ece", "calibration_error"), ("brier", "brier"), ("log_loss", "log_loss")):
         found = cc.new_domain(name, y, p, domains=domain)
         assert found.mean == getattr(expected, theirs).mean

@@ -431,7 +431,7 @@ def test_every_part_of_the_new_domain_is_judged_on_the_same_rows(new_domain: Mod
     )
     # without labels: auto followed by nothing, the hierarchical average
     assert scores["auto, then Platt"]["brier"][0] == scores["auto"]["brier"][0]
-    average = HierarchicalCalibrator().fit(s.scores, s.y, domains=s.domains).predict(s.test_scores)
+    average = HierarchicalCalibrator(None).fit(s.scores, s.y, domains=s.domains).predict(s.test_scores)
     assert scores["hierarchical on none"]["brier"][0] == pytest.approx(np.mean((average - s.test_y) ** 2), abs=1e-6)
     assert {len(scores[name]["brier"]) for name in ("auto, then Platt", "Platt on the rows")} == {3}
     expected = outcomes["expected"]["intervals"]["none"]

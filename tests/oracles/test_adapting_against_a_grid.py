@@ -20,7 +20,7 @@ def calibrator() -> HierarchicalCalibrator:
     p = rng.uniform(0.05, 0.95, len(domains))
     a, b = rng.normal(0, 0.7, 8), rng.normal(1, 0.3, 8)
     y = rng.uniform(size=len(p)) < expit(a[domains] + b[domains] * logit(p))
-    return HierarchicalCalibrator().fit(p, y, domains=domains)
+    return HierarchicalCalibrator(None).fit(p, y, domains=domains)
 
 
 def on_a_grid(calibrator: HierarchicalCalibrator, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

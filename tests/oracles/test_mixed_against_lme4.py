@@ -17,7 +17,7 @@ RECORDED = json.loads(Path(__file__).with_name("mixed.json").read_text(encoding=
 @pytest.mark.parametrize("case", RECORDED["tables"], ids=["30 domains", "12 large domains", "60 small domains"])
 def test_the_distribution_over_domains_is_glmers(case: dict[str, Any]) -> None:
     x, domain, events, trials = (np.array(case[name]) for name in ("x", "domain", "events", "trials"))
-    fitted = cc.HierarchicalCalibrator().fit(
+    fitted = cc.HierarchicalCalibrator(None).fit(
         np.tile(x, 2),
         np.repeat([1, 0], len(x)),
         domains=np.tile(domain, 2),

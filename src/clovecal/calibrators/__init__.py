@@ -101,8 +101,9 @@ register_calibrator(
 )
 register_calibrator(
     "hierarchical",
-    lambda **options: HierarchicalCalibrator(NaiveIsotonic(), **options),
-    meaning="naive, with an intercept and a slope that vary by domain; averaged over domains",
+    HierarchicalCalibrator,
+    meaning="auto, with an intercept and a slope that vary by domain; averaged over domains",
+    quick={"base": None},
     candidates=lambda auto: {"hierarchical": HierarchicalCalibrator(NaiveIsotonic(interpolation=auto.interpolation))},
     optional=True,
 )

@@ -23,9 +23,11 @@ from clovecal._checks import (
     check_weights,
 )
 from clovecal.calibrators import _nested, stored
+from clovecal.calibrators._auto import AutoCalibrator
 from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._class_log_odds import ClassLogOdds
 from clovecal.calibrators._expected import ClassExpectation, Expectation, RegressionExpectation
+from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._kinds import Kind
 from clovecal.calibrators._lines import Lines
 from clovecal.calibrators._log_odds import LogOdds, moments
@@ -40,6 +42,7 @@ from clovecal.text import short_number
 
 _KINDS: Mapping[str, type[Kind[Any]]] = {kind.task: kind for kind in (LogOdds, ClassLogOdds, Lines)}
 NEW_DOMAIN = ("average", "base")
+AUTO = "auto"  # the base that `AutoCalibrator` chooses
 PREDICTIONS = ("calibrated", "base", "scores")
 _MANY_ROWS = 50_000  # from here on the base is fitted without a domain on rows summed over this many
 _WORTH_A_WORD = 0.05  # probability of a slope below 0
@@ -143,7 +146,7 @@ class _VaryingByDomain(Calibrator):
 
         Examples
         --------
-        >>> calibrator = HierarchicalCalibrator().fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1], domains=list("AABB"))
+        >>> calibrator = HierarchicalCalibrator(None).fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1], domains=list("AABB"))
         >>> calibrator.draw_domain([0.1, 0.5, 0.9], rng=0).shape
         (3,)
         """
@@ -224,8 +227,9 @@ class HierarchicalCalibrator(_VaryingByDomain):
     Parameters
     ----------
     base
-        A `Calibrator`, of which a copy is fitted on all rows; None: the log-odds are those of the score itself, or the
-        score where scores are no probabilities. A regression's scores are its predictions.
+        A `Calibrator`, of which a copy is fitted on all rows; "auto": an `AutoCalibrator`, or with a single domain a
+        `NaiveIsotonic`; None: the log-odds are those of the score itself, or the score where scores are no
+        probabilities. A regression's scores are its predictions.
     new_domain
         What `predict` returns where no domain is named: "average", over the distribution of domains; or "base", the
         base's values as they are (without a base: the scores).
@@ -303,18 +307,21 @@ class HierarchicalCalibrator(_VaryingByDomain):
     _effects: FloatArray
     domains_needed: ClassVar[int] = 1
 
-    def __init__(self, base: Calibrator | None = None, *, new_domain: str = "average", max_folds: int = 5) -> None:
+    def __init__(
+        self, base: Calibrator | str | None = "auto", *, new_domain: str = "average", max_folds: int = 5
+    ) -> None:
         self.base = base
         self.new_domain = new_domain
         self.max_folds = max_folds
 
     def check_parameters(self) -> None:
         """Raise unless the parameters can be used."""
-        if self.base is not None and not isinstance(self.base, Calibrator):
-            raise InputError("base", f"is a {type(self.base).__name__}", "pass a calibrator of clovecal, or None")
+        if not (self.base is None or self.base == AUTO or isinstance(self.base, Calibrator)):
+            found = repr(self.base) if isinstance(self.base, str) else f"a {type(self.base).__name__}"
+            raise InputError("base", f"is {found}", f"pass a calibrator of clovecal, {AUTO!r} or None")
         check_choice(self.new_domain, "new_domain", NEW_DOMAIN)
         check_count(self.max_folds, "max_folds", at_least=2)
-        if self.base is not None:
+        if isinstance(self.base, Calibrator):
             self.base.check_parameters()
 
     def _fit(self, rows: ScoredRows) -> None:
@@ -323,7 +330,8 @@ class HierarchicalCalibrator(_VaryingByDomain):
                 "domains", "is None", "what varies by domain needs one label per row or a membership matrix"
             )
         weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
-        self.base_ = None if self.base is None else clone(self.base).fit_rows(rows)
+        base = self._unfitted_base(len(rows.domains.names))
+        self.base_ = None if base is None else clone(base).fit_rows(rows)
         # Half an event in all rows: a rate below that cannot be told from 0, nor one above from 1.
         least = CLIP if self.base_ is None else max(CLIP, 0.5 / (float(weight.sum()) + 1.0))
         values = self._values(rows.scores)
@@ -341,6 +349,11 @@ class HierarchicalCalibrator(_VaryingByDomain):
         self.mean_, self.covariance_ = between.mean, between.covariance
         self.prior_ = self.kind_.prior(between)
         self._names, self._effects, self.effect_covariances_ = rows.domains.names, own.effects, own.effect_covariances
+
+    def _unfitted_base(self, n_domains: int) -> Calibrator | None:
+        if not isinstance(self.base, str):
+            return self.base
+        return AutoCalibrator() if n_domains > 1 else NaiveIsotonic()
 
     def _labelled(self, values: FloatArray, rows: ScoredRows) -> Any:
         """Return rows with these values of a base as a fit needs them; a row in several domains is a row of each."""
@@ -361,7 +374,8 @@ class HierarchicalCalibrator(_VaryingByDomain):
             return list(self._labelled(values, part).split())
 
         try:
-            by_domain = leave_domains_out(summed, {"base": self.base}, judge, max_folds=self.max_folds)["base"]
+            base = self._unfitted_base(len(rows.domains.names))
+            by_domain = leave_domains_out(summed, {"base": base}, judge, max_folds=self.max_folds)["base"]
         except InputError as error:
             if error.argument != "domains":
                 raise

@@ -293,7 +293,7 @@ def fit_hierarchy(table: Rows) -> HierarchicalCalibrator:
         raise InputError(
             "weights", "is 'sampling'", "ask for a metric with standard errors, such as calibration_intercept"
         )
-    return HierarchicalCalibrator().fit(table.p, table.y, domains=table.domains, sample_weight=table.weight)
+    return HierarchicalCalibrator(None).fit(table.p, table.y, domains=table.domains, sample_weight=table.weight)
 
 
 def from_hierarchy(
