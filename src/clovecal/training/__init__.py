@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clovecal.training.head.files import load_head
     from clovecal.training.loop.averaging import Averaging
     from clovecal.training.loop.fitting import FitResult, TrainingWarning, fit
+    from clovecal.training.loop.parts import backward_in_parts
     from clovecal.training.loop.predicting import predict_logits
     from clovecal.training.loop.stopping import EarlyStopping
     from clovecal.training.mlp import MLP
@@ -74,6 +75,7 @@ __all__ = [
     "TrainingData",
     "TrainingWarning",
     "VREx",
+    "backward_in_parts",
     "default_recipe",
     "export",
     "fit",
@@ -95,6 +97,7 @@ _HOMES = {
     "head.files": ["load_head"],
     "loop.averaging": ["Averaging"],
     "loop.fitting": ["FitResult", "TrainingWarning", "fit"],
+    "loop.parts": ["backward_in_parts"],
     "loop.predicting": ["predict_logits"],
     "loop.stopping": ["EarlyStopping"],
     "losses": ["losses"],

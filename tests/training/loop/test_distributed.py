@@ -148,7 +148,9 @@ def trained(
         rows,
         CLOvE(20.0, anneal=5, of="positive") + GroupDRO(3, step_size=0.1),
         steps=steps,
-        batch_size=None if how == "all rows" else 10,
+        batch_size=None if "all rows" in how else 10,
+        accumulate=3 if "in parts" in how else 1,
+        weight_decay=1e-3,
         balance="domain" in how,
         domains_per_batch=2 if how == "rows of two domains" else None,
         validation=rows,
@@ -160,7 +162,14 @@ def trained(
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
-WAYS = ("all rows", "any rows", "as many rows of each domain", "rows of two domains", "rows read one by one")
+WAYS = (
+    "all rows",
+    "all rows in parts",
+    "any rows",
+    "as many rows of each domain",
+    "rows of two domains",
+    "rows read one by one",
+)
 
 
 def run_process(folder: Path) -> None:

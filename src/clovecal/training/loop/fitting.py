@@ -69,6 +69,7 @@ def fit(
     batch_size: int | None = 64,
     balance: bool = True,
     domains_per_batch: int | None = None,
+    accumulate: int = 1,
     optimizer: MakeOptimizer | None = None,
     schedule: MakeSchedule | None = None,
     weight_decay: float = 0.0,
@@ -108,6 +109,10 @@ def fit(
     domains_per_batch
         Domains that a balanced batch has rows of, drawn anew for each batch, for more domains than fit in one; the
         rows in no domain are drawn as if they were one more. None: all.
+    accumulate
+        Parts that the model sees a batch in, one after another, where the whole does not fit in memory. Loss and
+        gradient are those of the whole batch, penalties included, for one more forward pass (`backward_in_parts`);
+        steps, and with them annealing, are the optimizer's.
     optimizer
         Called with the parameters; None: Adam with learning rate 0.001.
     schedule
@@ -182,6 +187,7 @@ def fit(
     for count, name, least in (
         (log_every, "log_every", 1),
         (checkpoint_every, "checkpoint_every", 1),
+        (accumulate, "accumulate", 1),
         (workers, "workers", 0),
         (seed, "seed", 0),
     ):
@@ -218,6 +224,7 @@ def fit(
             n_labels=count_labels(data.y) if objective.loss == "cross-entropy" else None,
             average=average,
             reset_at_anneal=reset_at_anneal,
+            accumulate=accumulate,
         )
         identity = {
             "rows": len(data),
@@ -236,6 +243,7 @@ def fit(
             "stopping": None if stopping is None else stopping.settings,
             "average": None if average is None else str(average),
             "reset_at_anneal": bool(reset_at_anneal),
+            "accumulate": int(accumulate),
         }
         with closing(run):
             files = RunFiles(run, checkpoint, log, identity)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -20,8 +19,10 @@ from clovecal.training.data import TrainingData
 from clovecal.training.loop.averaging import AveragedState, Averaging
 from clovecal.training.loop.batches import Batch
 from clovecal.training.loop.checkpoint import Checkpoint
+from clovecal.training.loop.parts import backward_in_parts, in_parts
 from clovecal.training.loop.predicting import logits_and_features, predict_logits
 from clovecal.training.loop.processes import is_distributed, rows_of_processes
+from clovecal.training.loop.resets import ResetAtAnneal
 from clovecal.training.loop.stopping import EarlyStopping, judge
 from clovecal.training.objectives import Loss, Objective
 
@@ -52,15 +53,15 @@ class Run:
         n_labels: int | None,
         average: Averaging | None = None,
         reset_at_anneal: bool = False,
+        accumulate: int = 1,
     ) -> None:
         self.model, self.objective, self.device = model, objective, device
         self.n_labels = n_labels  # None: real targets
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.own_parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer([*self.parameters, *self.own_parameters])
-        self.fresh = copy.deepcopy(self.optimizer.state_dict()["state"])
-        already = int(objective.step)
-        self.resets = {step - already for step in objective.anneal_steps} if reset_at_anneal else set()
+        self.already = int(objective.step)  # steps of the objective before this run
+        self.reset = ResetAtAnneal(self.optimizer, objective) if reset_at_anneal else None
         self.average = AveragedState(model, average) if average is not None else None
         self.optimizer_settings = _settings(self.optimizer)  # before a schedule changes the learning rate
         self.schedule = make_schedule(self.optimizer) if make_schedule is not None else None
@@ -70,7 +71,7 @@ class Run:
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.autocast_to = None if precision is None else PRECISIONS[precision]
         self.weight_decay, self.clip_norm = weight_decay, clip_norm
-        self.batch_size, self.workers = batch_size, workers
+        self.batch_size, self.workers, self.accumulate = batch_size, workers, accumulate
         self.step = 0
         self.ended: str | None = None  # why, once it has
         self.cause = ""  # of a divergence
@@ -89,20 +90,10 @@ class Run:
 
     def take_step(self, batch: Batch) -> Loss:
         """Differentiate the objective on a batch and move the parameters."""
-        if self.step in self.resets:
-            groups = self.optimizer.state_dict()["param_groups"]
-            self.optimizer.load_state_dict({"state": copy.deepcopy(self.fresh), "param_groups": groups})
-        with torch.autocast(self.device.type, dtype=self.autocast_to, enabled=self.autocast_to is not None):
-            logits, features = logits_and_features(self.forward, batch.inputs)
-        self._check_outputs(logits)
-        more = {} if batch.weight is None else {"weight": batch.weight}  # an objective of one's own may take none
-        loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.domains, features=features, **more)
-        total = loss.total
-        if self.weight_decay:
-            norm = torch.stack([parameter.square().sum() for parameter in self.parameters]).sum()
-            total = total + self.weight_decay * loss.scale * norm
+        if self.reset is not None:
+            self.reset.before(self.already + self.step)
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
+        loss, total = self._differentiate(batch) if self.accumulate == 1 else self._differentiate_in_parts(batch)
         self._share_own_gradients()
         if self.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
@@ -118,6 +109,48 @@ class Run:
         if self.average is not None:
             self.average.note(self.step)
         return loss
+
+    def _differentiate(self, batch: Batch) -> tuple[Loss, Tensor]:
+        """Leave the gradient of the batch in the parameters; return its loss, and that with the norm of the weights."""
+        loss = self._loss(batch, *self._outputs(batch.inputs))
+        total = loss.total
+        if self.weight_decay:
+            total = total + self.weight_decay * loss.scale * self._norm()
+        self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
+        return loss, total
+
+    def _differentiate_in_parts(self, batch: Batch) -> tuple[Loss, Tensor]:
+        """Do the same with a part of the batch in memory at a time."""
+        losses: list[Loss] = []
+
+        def scaled(logits: Tensor, features: Tensor | None = None) -> Tensor:
+            losses.append(self._loss(batch, logits, features))
+            return self.scaler.scale(losses[0].total)
+
+        backward_in_parts(self.forward, in_parts(batch.inputs, self.accumulate), scaled, forward=self._outputs)
+        (loss,) = losses
+        if not self.weight_decay:
+            return loss, loss.total
+        with torch.no_grad():
+            factor = self.scaler.scale(2 * self.weight_decay * loss.scale)
+            for parameter in self.parameters:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                parameter.grad.add_(factor * parameter)
+            return loss, loss.total + self.weight_decay * loss.scale * self._norm()
+
+    def _outputs(self, inputs: Any) -> tuple[Tensor, Tensor | None]:
+        with torch.autocast(self.device.type, dtype=self.autocast_to, enabled=self.autocast_to is not None):
+            return logits_and_features(self.forward, inputs)
+
+    def _loss(self, batch: Batch, logits: Tensor, features: Tensor | None) -> Loss:
+        self._check_outputs(logits)
+        more = {} if batch.weight is None else {"weight": batch.weight}  # an objective of one's own may take none
+        loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.domains, features=features, **more)
+        return loss
+
+    def _norm(self) -> Tensor:
+        return torch.stack([parameter.square().sum() for parameter in self.parameters]).sum()
 
     def _share_own_gradients(self) -> None:
         """Average what the processes have found for the objective's own parameters, as is done for the model's."""
