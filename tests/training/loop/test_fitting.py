@@ -809,7 +809,7 @@ def test_a_fault_of_the_model_itself_is_left_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("output", "kind"), [({"logits": torch.zeros(2)}, "dict"), ((torch.zeros(2),) * 3, "tuple"), ([0.0, 0.0], "list")]
+    ("output", "kind"), [({"scores": torch.zeros(2)}, "dict"), ((torch.zeros(2),) * 3, "tuple"), ([0.0, 0.0], "list")]
 )
 def test_outputs_that_are_no_logits_are_named(output, kind):
     class Model(nn.Linear):

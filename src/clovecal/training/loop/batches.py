@@ -19,12 +19,13 @@ from clovecal.training.loop.processes import is_distributed
 
 
 class Batch(NamedTuple):
-    """One batch on the device."""
+    """One batch on the device; how many classes its labels stand for, where that is not known of all rows."""
 
     inputs: Any
     y: Tensor
     domains: BatchDomains
     weight: Tensor | None = None
+    n_labels: int | None = None
 
 
 class BatchStream:

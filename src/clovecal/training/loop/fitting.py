@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +20,9 @@ from clovecal.training.data import TrainingData, count_labels
 from clovecal.training.loop.averaging import Averaging
 from clovecal.training.loop.batches import BatchStream
 from clovecal.training.loop.checkpoint import RunFiles
+from clovecal.training.loop.loaders import LoaderStream, is_loader
 from clovecal.training.loop.predicting import as_device
-from clovecal.training.loop.processes import is_first_process, joined_processes, own_randomness
+from clovecal.training.loop.processes import is_distributed, is_first_process, joined_processes, own_randomness
 from clovecal.training.loop.run import PRECISIONS, MakeOptimizer, MakeSchedule, Run
 from clovecal.training.loop.stopping import EarlyStopping
 from clovecal.training.objectives import Objective
@@ -61,7 +63,7 @@ class FitResult:
 
 def fit(
     model: nn.Module,
-    data: TrainingData,
+    data: TrainingData | Iterable[Any],
     objective: Objective,
     *,
     steps: int | None = None,
@@ -76,7 +78,7 @@ def fit(
     clip_norm: float | None = None,
     average: Averaging | None = None,
     reset_at_anneal: bool = False,
-    validation: TrainingData | None = None,
+    validation: TrainingData | Iterable[Any] | None = None,
     stopping: EarlyStopping | None = None,
     device: torch.device | str | None = None,
     precision: str | None = None,
@@ -93,9 +95,13 @@ def fit(
     Parameters
     ----------
     model
-        Returns logits, (n,) or (n, C), or a pair (logits, features); a single column, (n, 1), counts as (n,).
+        Returns logits, (n,) or (n, C), a pair (logits, features), or a mapping or an object with ``logits`` (and
+        perhaps ``features``); a single column, (n, 1), counts as (n,). Inputs that are mappings, such as tokens and
+        their mask, are passed by name where its ``forward`` has arguments of these names.
     data
-        Rows to train on.
+        Rows to train on; or a loader of your own, such as a torch ``DataLoader``. Its batches are (inputs, y, domain)
+        or (inputs, y, domain, weight), or mappings with "y" (or "labels"), "domain", perhaps "weight", and the inputs.
+        Domains are codes, a membership matrix, or names. Balance, sizes and workers are then the loader's.
     objective
         What to minimise; it is left as it was, so that a next run starts its annealing anew. Parameters of its own are
         trained with the model's, in the copy that the result has.
@@ -128,7 +134,7 @@ def fit(
         Let the optimizer forget its moments at the step from which an annealed penalty has its weight, as DomainBed and
         WILDS do: those of gradients of another size would slow or overshoot the next steps.
     validation, stopping
-        Rows and rule of early stopping; stopping needs validation rows.
+        Rows (or a loader of them, of one process alone) and rule of early stopping; stopping needs validation rows.
     device
         None: a GPU if there is one.
     precision
@@ -162,6 +168,10 @@ def fit(
     `TrainingWarning` and the best or the last good state. In "fp16" a step whose gradient overflows is skipped, and the
     schedule waits with it.
 
+    A run with a loader that is resumed begins a new pass through it, as where the loader was is not known: it goes on
+    from the same weights, but not bit by bit. Under ``torchrun`` the loader deals each process its own share, by a
+    ``DistributedSampler`` for instance.
+
     Examples
     --------
     >>> from clovecal.training import CLOvE, TrainingData
@@ -172,7 +182,16 @@ def fit(
     'Trained for 20 steps.'
     """
     check_model(model)
-    check_rows(data, "data")
+    from_loader = is_loader(data)
+    if from_loader:
+        _check_beside_loader(
+            batch_size=batch_size != 64,
+            balance=not balance,
+            domains_per_batch=domains_per_batch is not None,
+            workers=workers != 0,
+        )
+    else:
+        check_rows(data, "data")
     check_objective(objective)
     check_makers(optimizer, schedule)
     check_progress(progress)
@@ -180,7 +199,7 @@ def fit(
         raise InputError("steps and epochs", "are both given, or neither", "name one of them")
     if stopping is not None and validation is None:
         raise InputError("validation", "is missing", "early stopping is judged on validation rows")
-    if validation is not None:
+    if validation is not None and not is_loader(validation):
         check_rows(validation, "validation")
     check_choice(precision, "precision", (None, *PRECISIONS))
     check_count(epochs if steps is None else steps, "epochs" if steps is None else "steps")
@@ -201,15 +220,27 @@ def fit(
     place = as_device(device)
     objective = copy.deepcopy(objective).to(place)
     with joined_processes(place), own_randomness(seed, place):
-        stream = BatchStream(
-            data,
-            batch_size=batch_size,
-            balance=balance,
-            domains_per_batch=domains_per_batch,
-            seed=seed,
-            device=place,
-            workers=workers,
-        )
+        is_classifier = objective.loss == "cross-entropy"
+        stream: BatchStream | LoaderStream
+        if isinstance(data, TrainingData):
+            stream = BatchStream(
+                data,
+                batch_size=batch_size,
+                balance=balance,
+                domains_per_batch=domains_per_batch,
+                seed=seed,
+                device=place,
+                workers=workers,
+            )
+        else:
+            stream = LoaderStream(data, device=place, is_classifier=is_classifier)
+        judged: TrainingData | LoaderStream | None = None
+        if isinstance(validation, TrainingData):
+            judged = validation
+        elif validation is not None:
+            if is_distributed():
+                raise InputError("validation", "is a loader beside several processes", "pass TrainingData")
+            judged = LoaderStream(validation, device=place, is_classifier=is_classifier, name="validation")
         run = Run(
             model.to(place),
             objective,
@@ -221,15 +252,13 @@ def fit(
             clip_norm=clip_norm,
             batch_size=batch_size,
             workers=workers,
-            n_labels=count_labels(data.y) if objective.loss == "cross-entropy" else None,
+            n_labels=count_labels(data.y) if isinstance(data, TrainingData) and is_classifier else None,
             average=average,
             reset_at_anneal=reset_at_anneal,
             accumulate=accumulate,
         )
         identity = {
-            "rows": len(data),
-            "weights": None if data.weight is None else float(data.weight.double().sum()),
-            "domains": list(data.names),
+            **_identity_of(data, stream.batches_per_epoch),
             "batch_size": None if batch_size is None else int(batch_size),
             "balance": balance,
             "domains_per_batch": None if domains_per_batch is None else int(domains_per_batch),
@@ -247,11 +276,14 @@ def fit(
         }
         with closing(run):
             files = RunFiles(run, checkpoint, log, identity)
+            every: int | None = None
+            if stopping is not None:
+                every = stopping.every or _known(stream.batches_per_epoch, "stopping's every")
             plan = _Cadence(
-                steps=(epochs or 0) * stream.batches_per_epoch if steps is None else steps,
+                steps=epochs * _known(stream.batches_per_epoch, "steps") if epochs is not None else steps or 0,
                 log_every=log_every,
                 checkpoint_every=checkpoint_every,
-                judge_every=(stopping.every or stream.batches_per_epoch) if stopping is not None else None,
+                judge_every=every,
             )
             files.resume(at_most=plan.steps)
             shown = progress if progress and is_first_process() else SILENT
@@ -263,8 +295,8 @@ def fit(
                     run.check()
                 if plan.logs(run.step) or run.ended is not None:
                     line = run.line(loss)
-                    if plan.judges(run.step) and run.ended is None and stopping is not None and validation is not None:
-                        line["criterion"] = run.judge(validation, stopping)
+                    if plan.judges(run.step) and run.ended is None and stopping is not None and judged is not None:
+                        line["criterion"] = run.judge(judged, stopping)
                     files.log(line)
                 if plan.saves(run.step) or run.ended is not None:
                     files.save()
@@ -280,6 +312,34 @@ def fit(
         history=tuple(files.history),
         objective=objective,
     )
+
+
+def _check_beside_loader(**given: bool) -> None:
+    """Raise where an option is given that says how batches are dealt, which a loader does itself."""
+    names = [name for name, is_given in given.items() if is_given]
+    if names:
+        raise InputError(
+            " and ".join(names),
+            f"{'is' if len(names) == 1 else 'are'} given beside a loader, which deals batches itself",
+            "leave it out, or pass TrainingData",
+        )
+
+
+def _identity_of(data: TrainingData | Iterable[Any], n_batches: int | None) -> dict[str, Any]:
+    """Return what a checkpoint must agree in about the rows."""
+    if not isinstance(data, TrainingData):
+        return {"rows": None, "weights": None, "domains": [], "batches": n_batches}
+    return {
+        "rows": len(data),
+        "weights": None if data.weight is None else float(data.weight.double().sum()),
+        "domains": list(data.names),
+    }
+
+
+def _known(batches_per_epoch: int | None, instead: str) -> int:
+    if not batches_per_epoch:
+        raise InputError("data", "is a loader that does not say how many batches it has", f"name {instead}")
+    return batches_per_epoch
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Subset
 
 from clovecal.errors import InputError
@@ -29,8 +31,9 @@ def predict_logits(
     Parameters
     ----------
     model
-        Returns logits, (n,) or (n, C), or a pair (logits, features); a single column, (n, 1), counts as (n,). It is
-        put into evaluation mode and onto the device.
+        Returns logits, (n,) or (n, C), a pair (logits, features), or a mapping or an object with ``logits``; a single
+        column, (n, 1), counts as (n,). It is put into evaluation mode and onto the device. Inputs that are mappings,
+        such as tokens and their mask, are passed by name where its ``forward`` has arguments of these names.
     inputs
         (n, …) tensor, or a sequence of n inputs.
     batch_size
@@ -69,7 +72,7 @@ def predict(
 def logits_and_features(model: nn.Module, inputs: Any) -> tuple[Tensor, Tensor | None]:
     """Return what a model says about a batch: logits, (n,) or (n, C), and its features if it gives any."""
     try:
-        output = model(inputs)
+        output = model(**inputs) if isinstance(inputs, Mapping) and _takes_by_name(model, inputs) else model(inputs)
     except (TypeError, AttributeError) as error:
         if not isinstance(inputs, list):
             raise
@@ -78,13 +81,36 @@ def logits_and_features(model: nn.Module, inputs: Any) -> tuple[Tensor, Tensor |
             f"has {len(inputs)} parts in each row, which the model does not take together",
             "where one is the label, as in a data set of pairs (x, y), pass the inputs alone",
         ) from error
-    logits, features = output if isinstance(output, tuple) and len(output) == 2 else (output, None)
+    logits, features = _taken_apart(output)
     if not isinstance(logits, Tensor):
         raise InputError(
-            "model", f"returned a {type(output).__name__}", "let it return logits, or a pair (logits, features)"
+            "model",
+            f"returned a {type(output).__name__}",
+            "let it return logits, or a pair (logits, features), or a mapping with 'logits'",
         )
     single_column = logits.ndim == 2 and logits.shape[1] == 1  # as of nn.Linear(d, 1)
     return (logits.squeeze(1) if single_column else logits), features
+
+
+def _taken_apart(output: Any) -> tuple[Any, Any]:
+    if isinstance(output, Mapping):  # a ModelOutput of transformers is one too
+        return output.get("logits"), output.get("features")
+    if hasattr(output, "logits"):
+        return output.logits, getattr(output, "features", None)
+    return output if isinstance(output, tuple) and len(output) == 2 else (output, None)
+
+
+def _takes_by_name(model: nn.Module, inputs: Mapping[Any, Any]) -> bool:
+    """Whether a model's ``forward`` has arguments of the inputs' names, as those of transformers have."""
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    inner = getattr(inner, "_orig_mod", inner)  # of a compiled model
+    try:
+        arguments = inspect.signature(inner.forward).parameters
+    except (TypeError, ValueError):
+        return False
+    known = [name in arguments for name in inputs]
+    takes_more = any(one.kind is one.VAR_KEYWORD for one in arguments.values())
+    return any(known) and (takes_more or all(known))
 
 
 def as_device(device: torch.device | str | None) -> torch.device:

@@ -19,6 +19,7 @@ from clovecal.training.data import TrainingData
 from clovecal.training.loop.averaging import AveragedState, Averaging
 from clovecal.training.loop.batches import Batch
 from clovecal.training.loop.checkpoint import Checkpoint
+from clovecal.training.loop.loaders import LoaderStream
 from clovecal.training.loop.parts import backward_in_parts, in_parts
 from clovecal.training.loop.predicting import logits_and_features, predict_logits
 from clovecal.training.loop.processes import is_distributed, rows_of_processes
@@ -144,7 +145,7 @@ class Run:
             return logits_and_features(self.forward, inputs)
 
     def _loss(self, batch: Batch, logits: Tensor, features: Tensor | None) -> Loss:
-        self._check_outputs(logits)
+        self._check_outputs(logits, batch)
         more = {} if batch.weight is None else {"weight": batch.weight}  # an objective of one's own may take none
         loss: Loss = self.objective(logits=logits, y=batch.y, domains=batch.domains, features=features, **more)
         return loss
@@ -166,18 +167,21 @@ class Run:
         if cause is not None:
             self.ended, self.cause = "diverged", cause
 
-    def judge(self, validation: TrainingData, stopping: EarlyStopping) -> float:
+    def judge(self, validation: TrainingData | LoaderStream, stopping: EarlyStopping) -> float:
         """Compare the validation criterion with the best so far, and end the run when it was long ago."""
-        # without gradients four times the rows fit; those of a tensor, which are all in memory, by the thousand
-        size = None if self.batch_size is None or isinstance(validation.inputs, Tensor) else 4 * self.batch_size
         with self.average.in_model() if self.average is not None else nullcontext():
-            logits = predict_logits(
-                self.model,
-                validation.inputs,
-                device=self.device,
-                batch_size=size or 4096,
-                workers=self.workers,
-            )
+            if isinstance(validation, LoaderStream):
+                logits, validation = self._predict_loader(validation)
+            else:
+                # without gradients four times the rows fit; those of a tensor, which are all in memory, by the thousand
+                size = None if self.batch_size is None or isinstance(validation.inputs, Tensor) else 4 * self.batch_size
+                logits = predict_logits(
+                    self.model,
+                    validation.inputs,
+                    device=self.device,
+                    batch_size=size or 4096,
+                    workers=self.workers,
+                )
         self.forward.train()
         value = judge(logits, validation, stopping, loss=self.objective.loss)
         if value < self.best_value:
@@ -189,6 +193,18 @@ class Run:
             if self.waited >= stopping.patience:
                 self.ended = "early"
         return value
+
+    def _predict_loader(self, stream: LoaderStream) -> tuple[Tensor, TrainingData]:
+        """Return the logits of one pass through a loader, and its labels and domains."""
+        self.model.eval()
+        logits, seen = [], []
+        with torch.no_grad():
+            for batch in stream.one_pass():
+                logits.append(logits_and_features(self.model, batch.inputs)[0])
+                seen.append(batch._replace(inputs=None))
+        if not seen:
+            raise InputError("validation", "yields no batch", "pass a loader with rows that can be read again")
+        return torch.cat(logits).cpu(), stream.rows(seen)
 
     def line(self, loss: Loss) -> dict[str, float]:
         """Return what is logged about a step."""
@@ -286,14 +302,15 @@ class Run:
     def _on_device(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: tensor.to(self.device) for name, tensor in state.items()}
 
-    def _check_outputs(self, logits: Tensor) -> None:
+    def _check_outputs(self, logits: Tensor, batch: Batch) -> None:
         """Reject labels that the model has no output for: one logit would learn from a label of 2 in silence."""
         n_outputs = logits.shape[1] if logits.ndim > 1 else 2
-        if self.n_labels is not None and self.n_labels > n_outputs:
+        n_labels = self.n_labels if batch.n_labels is None else batch.n_labels
+        if n_labels is not None and n_labels > n_outputs:
             raise InputError(
                 "y",
-                f"has labels up to {self.n_labels - 1} but the model tells {n_outputs} classes apart",
-                f"give it {self.n_labels} outputs",
+                f"has labels up to {n_labels - 1} but the model tells {n_outputs} classes apart",
+                f"give it {n_labels} outputs",
             )
 
 
