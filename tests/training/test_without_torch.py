@@ -33,7 +33,7 @@ for module in MODULES:
         said[module] = str(error)
 print(json.dumps(said))
 """
-MODULES = ["losses", "mlp", "data", "batch_domains", "head.classifier", "loop.fitting"]
+MODULES = ["losses", "mlp", "data", "batch_domains", "head.classifier", "loop.fitting", "adapters"]
 WITHOUT = {"OBJECTIVES", "make_objective", "register_objective"}  # the list alone, which commands show in their help
 
 
