@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The same in every panel, whichever objectives it has.
-_MARKER = dict(zip(OBJECTIVE_NAMES, MARKERS, strict=False))
+_MARKER = dict(zip(OBJECTIVE_NAMES, cycle((*MARKERS, "X", "*", "p", "h")), strict=False))
 _COLOUR = dict(zip(COLUMNS, (*COLOURS, "#000000"), strict=True))
 
 

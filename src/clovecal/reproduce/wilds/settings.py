@@ -229,8 +229,8 @@ def _with_objective(recipe: Recipe, name: str, setting: DatasetDefaults, anneal:
         recipe,
         objective=name,
         domains_per_batch=setting.domains_per_batch,
-        penalty=setting.penalties[kind],
-        anneal=anneal if kind == "irm" else 0,
+        penalty=setting.penalties.get(kind, OBJECTIVES[name].network_penalty),  # WILDS has no others
+        anneal=anneal if OBJECTIVES[name].warm_up else 0,
     )
 
 
