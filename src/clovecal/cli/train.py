@@ -104,7 +104,11 @@ _MOST_CLASSES, _MOST_MISTAKES = 10, 10  # that are shown; the JSON has all
     metavar="EPOCHS",
     help="Epochs before the penalty has its full weight; default: a fifth for clove and irm, else 0.",
 )
-@click.option("--epochs", type=click.IntRange(1), help="Passes over the rows; default: depends on the backbone.")
+@click.option(
+    "--epochs",
+    type=click.IntRange(1),
+    help="Passes over the rows, of every objective the same; default: depends on the backbone.",
+)
 @click.option("--batch-size", type=int, help="Rows per batch; default: depends on the backbone.")
 @click.option(
     "--domains-per-batch",
@@ -172,6 +176,7 @@ def command(
         raise InputError("--size", f"is {size!r}, but texts have no size", "leave it out")
     with needing("train,tables", "training"):
         from clovecal.datasets.folder import image_folder, text_table
+        from clovecal.training.data import strata_of
         from clovecal.training.loop.fitting import TrainingWarning
         from clovecal.training.loop.processes import is_first_process
         from clovecal.training.network.columns import find_roles
@@ -196,9 +201,11 @@ def command(
             data = image_folder(images, table, file=column, size=_size(size), **options)
         else:
             data = text_table(table, text=column, **options)
+    known = data.part("train") if "train" in data.split_counts else None
     recipe = default_recipe(
         backbone or _FOR_TRYING_OUT[kind],
-        data.split_counts.get("train", 0),
+        0 if known is None else len(known),
+        n_domains=1 if known is None else len(strata_of(known.as_domains())),
         objective=objective,
         pretrained=weights is not None,
         penalty=_penalty(penalty),

@@ -12,7 +12,7 @@ def test_the_warm_up_is_counted_in_steps():
     # 650 rows in batches of 4·32 are 5 steps per epoch; a fifth of 20 epochs are 4 of them
     recipe = default_recipe("tiny-image", 650, objective="clove")
     assert (recipe.batch_size, recipe.epochs, recipe.anneal, recipe.penalty) == (128, 20, 20, 100.0)
-    assert default_recipe("tiny-image", 650, objective="irm", warm_up=3).anneal == 60  # 3 epochs of 650 // 32
+    assert default_recipe("tiny-image", 650, objective="irm", warm_up=3).anneal == 61  # 3 · 650 / 32 = 60.9
     assert default_recipe("tiny-image", 650, objective="coral").anneal == 0
     assert default_recipe("tiny-image", 650).anneal == 0
 
@@ -32,7 +32,14 @@ def test_what_is_said_holds_and_none_is_not_said():
         "tiny-text", 100, objective="clove", batch_size=8, learning_rate=0.5, penalty=3, epochs=None
     )
     assert (recipe.batch_size, recipe.learning_rate, recipe.penalty, recipe.epochs) == (8, 0.5, 3, 20)
-    assert recipe.anneal == 4 * 12
+    assert recipe.anneal == 50  # 4 · 100 / 8
+
+
+def test_a_batch_with_fewer_rows_has_a_longer_warm_up():
+    # 5 domains in batches of 32 have 6 rows each, 30 in all: 2 · 600 / 30 steps
+    recipe = default_recipe("tiny-image", 600, n_domains=5, objective="irm", warm_up=2)
+    assert recipe.rows_per_batch(600, 5) == 30
+    assert recipe.anneal == 40
 
 
 @pytest.mark.parametrize("objective", ["erm", "group-dro"])

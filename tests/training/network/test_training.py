@@ -11,6 +11,7 @@ import torch
 from clovecal import InputError
 from clovecal.datasets import LazyDataset, Texts
 from clovecal.training.network import training
+from clovecal.training.network.backbones import HashedWords
 from clovecal.training.network.recipe import Recipe, make_objective
 from clovecal.training.network.training import Resources, new_network, predict, train
 from clovecal.training.objectives import CORAL, ERM, IRM, OBJECTIVES, CLOvE, GroupDRO
@@ -73,6 +74,34 @@ def test_the_learning_rate_falls_to_zero_in_a_line(fitted):
         schedule.step()
         rates.append(optimizer.param_groups[0]["lr"])
     assert np.allclose(rates, 0.001 * np.arange(9, -1, -1))
+
+
+@pytest.mark.parametrize("batch_size", [8, 15, 32, 100])
+def test_an_epoch_is_as_many_rows_for_every_objective(monkeypatch, batch_size):
+    rows, read = reviews(90), []
+    rows = replace(rows, domains=np.array(["a", "b", "c", "d", "e", "f", "g"])[np.arange(90) % 7])
+    whole = HashedWords.__getitem__
+    monkeypatch.setattr(HashedWords, "__getitem__", lambda self, index: (read.append(index), whole(self, index))[1])
+    for objective in OBJECTIVES:
+        for drawn in (None, 3) if objective != "erm" else (None,):
+            read.clear()
+            recipe = replace(RECIPE, objective=objective, batch_size=batch_size, epochs=3, domains_per_batch=drawn)
+            train(recipe, rows, domains=rows.domains, resources=CPU)
+            largest = min(batch_size, 90)
+            assert len(read) == pytest.approx(3 * 90, abs=0 if objective == "erm" else largest / 2), objective
+
+
+def test_an_epoch_of_few_batches_is_judged_and_the_rate_falls_as_often(fitted):
+    # 40 rows in batches of 32 of two domains: 5 epochs are 200/32 = 6 steps, about one each
+    got = fitted(replace(RECIPE, objective="coral", batch_size=32, epochs=5, schedule="linear"), validation=reviews())
+    assert (got["steps"], got["stopping"].every) == (6, 1)
+    assert got["stopping"].patience >= 6  # no epoch is the last because it was not better
+    optimizer = got["optimizer"](got["model"].parameters())
+    schedule = got["schedule"](optimizer)
+    for _ in range(6):
+        optimizer.step()
+        schedule.step()
+    assert optimizer.param_groups[0]["lr"] == 0
 
 
 def test_adamw_spares_biases_and_norms(fitted):

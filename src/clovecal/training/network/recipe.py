@@ -6,6 +6,7 @@ A `Recipe` is turned into an objective, an optimizer and a schedule here, and in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,7 +42,9 @@ class Recipe:
     domains_per_batch
         Domains per batch, for all objectives but "erm", drawn anew for each batch; None, or more than there are:
         all.
-    epochs, batch_size, learning_rate, weight_decay
+    epochs
+        Passes over the rows: training sees this many times as many rows as there are, whatever the objective.
+    batch_size, learning_rate, weight_decay
         As their names say; the decay of "adamw" spares biases and norms, as in WILDS.
     optimizer
         "sgd" with momentum 0.9, "adam" or "adamw".
@@ -98,11 +101,54 @@ class Recipe:
         """Whether every batch has as many rows of each domain."""
         return self.objective != "erm"
 
+    def rows_per_batch(self, n_rows: int, n_domains: int) -> int:
+        """Return how many rows a batch has: as many of each of its domains, so at most ``batch_size``.
+
+        Parameters
+        ----------
+        n_rows, n_domains
+            Of the rows to train on; those in no domain count as one more domain.
+
+        Examples
+        --------
+        >>> Recipe("tiny-image", "coral", batch_size=32).rows_per_batch(1000, 20)
+        20
+        """
+        size = min(self.batch_size, n_rows)
+        if not self.balanced:
+            return size
+        drawn = n_domains if self.domains_per_batch is None else min(self.domains_per_batch, n_domains)
+        return drawn * max(1, size // drawn)
+
+    def steps_of(self, epochs: int, n_rows: int, n_domains: int) -> int:
+        """Return in how many steps training sees this many times as many rows as there are, to half a batch.
+
+        Parameters
+        ----------
+        epochs
+            How many times.
+        n_rows, n_domains
+            As in `rows_per_batch`.
+
+        Notes
+        -----
+        Unbalanced batches deal every row once in an epoch, the last batch of which is smaller. WILDS drops what does
+        not fill a balanced batch in each epoch.
+
+        Examples
+        --------
+        >>> [Recipe("tiny-image", one, batch_size=32).steps_of(2, 1000, 20) for one in ("coral", "erm")]
+        [100, 64]
+        """
+        size = self.rows_per_batch(n_rows, n_domains)
+        return round(epochs * n_rows / size) if self.balanced else epochs * math.ceil(n_rows / size)
+
 
 def default_recipe(
     backbone: str,
     n_rows: int,
     *,
+    n_domains: int = 1,
     objective: str = "erm",
     pretrained: bool = False,
     penalty: float | None = None,
@@ -115,8 +161,8 @@ def default_recipe(
     ----------
     backbone
         One of `BACKBONES`.
-    n_rows
-        Rows to train on.
+    n_rows, n_domains
+        Of the rows to train on: in how many steps an epoch of the warm-up is.
     objective, pretrained
         As in `Recipe`; BERT is always pretrained.
     penalty
@@ -154,7 +200,7 @@ def default_recipe(
     return replace(
         recipe,
         penalty=known_objective.network_penalty if penalty is None else penalty,
-        anneal=warm_up * max(1, n_rows // recipe.batch_size),
+        anneal=recipe.steps_of(warm_up, n_rows, n_domains),
     )
 
 
@@ -182,9 +228,8 @@ def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
     return torch.optim.AdamW(groups, lr=recipe.learning_rate)
 
 
-def make_schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, epoch: int) -> LRScheduler:
-    """Return how a recipe's learning rate changes in epochs of this many steps."""
+def make_schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, steps: int) -> LRScheduler:
+    """Return how a recipe's learning rate changes in training of this many steps."""
     if recipe.schedule == "step":
-        return StepLR(optimizer, step_size=epoch, gamma=_DECAY_PER_EPOCH)
-    total = recipe.epochs * epoch
-    return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / total))
+        return StepLR(optimizer, step_size=max(1, round(steps / recipe.epochs)), gamma=_DECAY_PER_EPOCH)
+    return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / steps))

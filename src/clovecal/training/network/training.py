@@ -18,7 +18,7 @@ from clovecal.domains import Domains
 from clovecal.errors import InputError
 from clovecal.metrics import accuracy
 from clovecal.progress import Progress
-from clovecal.training.data import TrainingData, batches_per_epoch
+from clovecal.training.data import TrainingData, strata_of
 from clovecal.training.loop.fitting import FitResult, fit
 from clovecal.training.loop.predicting import predict as predict_rows
 from clovecal.training.loop.stopping import EarlyStopping
@@ -150,7 +150,7 @@ def train(
     model = new_network(recipe, data, seed=seed, resources=resources)
     rows = _rows(recipe, data, domains, resources)
     members, drawn = len(rows.names), recipe.domains_per_batch
-    epoch = batches_per_epoch(len(rows), recipe.batch_size, balance=recipe.balanced)
+    steps = max(1, recipe.steps_of(recipe.epochs, len(rows), len(strata_of(rows.domains))))
     judged = None if validation is None else _rows(recipe, validation, validation.as_domains(), resources)
     criterion = "log-loss" if data.task == "regression" else _error
     with _one_sentence_errors(recipe):
@@ -158,15 +158,17 @@ def train(
             model,
             rows,
             make_objective(recipe, n_domains=members, task=data.task),
-            epochs=recipe.epochs,
+            steps=steps,
             batch_size=recipe.batch_size,
             balance=recipe.balanced,
             domains_per_batch=drawn if recipe.balanced and drawn is not None and drawn < members else None,
             optimizer=lambda parameters: make_optimizer(recipe, parameters),
-            schedule=None if recipe.schedule is None else lambda optimizer: make_schedule(recipe, optimizer, epoch),
+            schedule=None if recipe.schedule is None else lambda optimizer: make_schedule(recipe, optimizer, steps),
             clip_norm=recipe.clip_norm,
             validation=judged,
-            stopping=None if judged is None else EarlyStopping(criterion, patience=recipe.epochs),
+            stopping=None
+            if judged is None
+            else EarlyStopping(criterion, patience=steps, every=max(1, round(steps / recipe.epochs))),
             device=resources.device,
             precision=recipe.precision,
             workers=resources.workers,
