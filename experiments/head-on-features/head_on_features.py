@@ -99,7 +99,7 @@ def run(config: Config) -> dict[str, Any]:
         },
         "penalty": head.penalty_,
         "candidates": [
-            {"penalty": one.penalty, "accuracy": one.accuracy, "log_loss": one.log_loss, "ece": one.criterion}
+            {"penalty": one.penalty, "accuracy": one.accuracy, "log_loss": one.log_loss, "departure": one.departure}
             for one in head.candidates_
         ],
         "cpu_seconds": time.process_time() - started,

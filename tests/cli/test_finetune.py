@@ -40,19 +40,37 @@ def frame(rows):
 def test_an_archive_becomes_a_head_that_equals_the_library_s(run, archive, rows, tmp_path):
     X, y, domain = rows
     head = tmp_path / "head.safetensors"
-    code, out, err = run("finetune", archive, "-o", head, "--penalty", "0,1", "--seed", 3, *QUICK)
+    code, out, err = run(
+        "finetune", archive, "-o", head, "--objective", "clove", "--penalty", "0,1", "--seed", 3, *QUICK
+    )
     assert (code, err) == (0, "")
-    assert "clove head for 2 classes trained on 240 rows of 3 features; 60 rows held out." in out
-    assert "  chosen" in out
-    library = CloveClassifier((8, 8, 8), penalty=(0, 1), max_steps=30, random_state=3, device="cpu")
+    assert "clove 1 head for 2 classes trained on 240 rows of 3 features; 60 rows held out." in out
+    assert re.search(r"clove 1 +\d.*  for unstable( and similar)? domains", out)
+    library = CloveClassifier((8, 8, 8), objective="clove", penalty=(0, 1), max_steps=30, random_state=3, device="cpu")
     library.fit(X, y, domains=domain)
     assert (load_head(head, device="cpu").predict_proba(X) == library.predict_proba(X)).all()
+
+
+def test_both_choices_and_the_price_are_said(run, archive, rows, tmp_path):
+    head = tmp_path / "head.safetensors"
+    code, out, _ = run("finetune", archive, "-o", head, "--prepare-for", "similar", *QUICK)
+    assert code == 0
+    fitted = load_head(head, device="cpu")
+    assert fitted.prepare_for == "similar"
+    assert out.startswith(f"{fitted.choices_['similar']} head for 2 classes")
+    for one in fitted.candidates_:
+        assert f"{one.name}" in out
+    expected = "One head is the choice" if fitted.price_ is None else str(fitted.price_)
+    assert expected in out
+    code, out, _ = run("finetune", archive, "-o", head, "--force", "--json", *QUICK)
+    assert json.loads(out)["choices"] == dict(fitted.choices_)
+    assert json.loads(out)["chosen"] == fitted.choices_["unstable"]
 
 
 def test_predictions_of_an_archive_are_read_by_audit(run, archive, rows, tmp_path):
     X, y, domain = rows
     head, table = tmp_path / "head.safetensors", tmp_path / "predictions.parquet"
-    assert run("finetune", archive, "-o", head, "--penalty", "1", *QUICK)[0] == 0
+    assert run("finetune", archive, "-o", head, "--objective", "clove", "--penalty", "1", *QUICK)[0] == 0
     code, _, err = run("predict", head, archive, "-o", table, "--device", "cpu")
     assert code == 0
     assert "300 rows written" in err
@@ -75,7 +93,19 @@ def test_a_table_s_features_are_found_by_name_whatever_their_order(ending, run, 
         return path
 
     head = tmp_path / "head.safetensors"
-    code, out, _ = run("finetune", write(frame, "a"), "-o", head, "--features", "emb_", "--penalty", "1", *QUICK)
+    code, out, _ = run(
+        "finetune",
+        write(frame, "a"),
+        "-o",
+        head,
+        "--features",
+        "emb_",
+        "--objective",
+        "clove",
+        "--penalty",
+        "1",
+        *QUICK,
+    )
     assert code == 0
     assert "of 3 features" in out
     shuffled = frame.select("emb_2", "domain", "emb_0", "id", "emb_1")
@@ -136,7 +166,9 @@ def test_domains_that_overlap(run, rows, tmp_path):
 def test_it_is_said_which_columns_are_used_and_which_are_not(run, frame, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame.with_columns(price=pl.lit("1.5").cast(pl.Decimal(4, 2))).write_parquet("t.parquet")
-    code, _, err = run("finetune", "t.parquet", "-o", "h.safetensors", "--label", "y", "--penalty", 0, *QUICK)
+    code, _, err = run(
+        "finetune", "t.parquet", "-o", "h.safetensors", "--label", "y", "--objective", "clove", "--penalty", 0, *QUICK
+    )
     assert code == 0
     assert err == (
         "t.parquet: label 'y'; domain 'domain' (guessed); 4 features, 'emb_0', 'emb_1', 'emb_2' and 1 more; "
@@ -151,7 +183,7 @@ def test_it_is_said_which_columns_are_used_and_which_are_not(run, frame, tmp_pat
 def test_a_feature_is_not_taken_for_the_label_and_empty_labels_are_none(run, frame, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame.rename({"emb_0": "target", "y": "outcome"}).write_csv("t.csv")
-    arguments = ("--label", "outcome", "--penalty", 0, *QUICK)
+    arguments = ("--label", "outcome", "--objective", "clove", "--penalty", 0, *QUICK)
     assert run("finetune", "t.csv", "-o", "h.safetensors", *arguments)[0] == 0
     new = frame.rename({"emb_0": "target", "y": "outcome"}).with_columns(outcome=pl.lit(None, pl.Int64))
     new.write_csv("new.csv")
@@ -161,12 +193,16 @@ def test_a_feature_is_not_taken_for_the_label_and_empty_labels_are_none(run, fra
 
 def test_a_batch_of_nothing_is_all_rows(run, archive, tmp_path):
     head = tmp_path / "h.safetensors"
-    assert run("finetune", archive, "-o", head, "--penalty", 0, "--batch-size", 0, *QUICK)[0] == 0
+    assert (
+        run("finetune", archive, "-o", head, "--objective", "clove", "--penalty", 0, "--batch-size", 0, *QUICK)[0] == 0
+    )
     assert load_head(head, device="cpu").batch_size is None
 
 
 def test_a_training_that_diverged_is_said_once_and_without_a_line_of_code(run, archive, tmp_path):
-    code, out, err = run("finetune", archive, "-o", tmp_path / "h.safetensors", "--penalty", 1e300, *QUICK)
+    code, out, err = run(
+        "finetune", archive, "-o", tmp_path / "h.safetensors", "--objective", "clove", "--penalty", 1e300, *QUICK
+    )
     assert (code, err) == (0, "")
     assert out.count("Training diverged") == 1
 
@@ -225,8 +261,13 @@ CASES = {
     ),
     "wrong penalty": (
         {},
-        "finetune a.csv -o h.safetensors --penalty big",
+        "finetune a.csv -o h.safetensors --objective clove --penalty big",
         r"--penalty is 'big'; pass a number, several",
+    ),
+    "no objective": (
+        {},
+        "finetune a.csv -o h.safetensors --penalty 3",
+        r"--penalty is '3' without an objective; name one with --objective",
     ),
     "wrong widths": ({}, "finetune a.csv -o h.safetensors --hidden x", r"pass widths separated by commas"),
     "an existing head": ({"h.safetensors": "x"}, "finetune a.csv -o h.safetensors", r"exists; add --force"),
@@ -303,7 +344,9 @@ CASES = {
 def good_head(rows, tmp_path_factory):
     X, y, domain = rows
     path = tmp_path_factory.mktemp("head") / "good.safetensors"
-    CloveClassifier((4,), penalty=0.0, max_steps=5, device="cpu").fit(X, y, domains=domain).save(path)
+    CloveClassifier((4,), objective="clove", penalty=0.0, max_steps=5, device="cpu").fit(X, y, domains=domain).save(
+        path
+    )
     return path
 
 

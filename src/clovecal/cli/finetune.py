@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,18 +38,29 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @click.option(
+    "--prepare-for",
+    type=click.Choice(["unstable", "similar"]),
+    default="unstable",
+    show_default=True,
+    help="unstable: what varies among the known domains may vary further, or reverse; similar: new domains come from "
+    "where the known ones came. The other head is kept too.",
+)
+@click.option(
     "--objective",
-    default="clove",
+    default="auto",
     show_default=True,
     metavar="NAME",
     cls=RegisteredOption,
-    listing=lambda: f"What training minimises: {', '.join(objective_names(for_heads=True))}.",
+    listing=lambda: (
+        "What training minimises; auto: several, to choose among. One by its name: "
+        f"{', '.join(objective_names(for_heads=True))}."
+    ),
 )
 @click.option(
     "--penalty",
     default="auto",
     show_default=True,
-    help="Strength of the penalty, or several separated by commas to choose among; auto: chosen on held-out rows.",
+    help="Strength of a named objective's penalty, or several separated by commas to choose among; auto: a grid.",
 )
 @click.option("--hidden", default="128,128,128", show_default=True, help="Widths of the hidden layers.")
 @click.option("--label", metavar="NAME", help="Column (npz: array) of labels (guessed: y, label, target, …).")
@@ -89,6 +101,7 @@ def command(
     features: str,
     output: Path,
     force: bool,
+    prepare_for: str,
     objective: str,
     penalty: str,
     hidden: str,
@@ -105,19 +118,20 @@ def command(
     """Train a head on frozen features of several domains.
 
     FEATURES is an npz archive with arrays X, y and domains, or a table with a column for the label, the domain and
-    each feature. A fifth of each domain's rows is held out: training stops by them, and they choose the strength of
-    the penalty. The result is used with `clovecal predict`.
+    each feature. A fifth of each domain's rows is held out: training stops by them, and they choose a head for unstable
+    domains and one for similar ones; what each costs is printed. The result is used with `clovecal predict`.
 
     \b
     Example:
         clovecal finetune features.parquet -o head.safetensors --features emb_
-        clovecal finetune features.npz -o head.safetensors --objective irm --penalty 1,10
+        clovecal finetune features.npz -o head.safetensors --prepare-for similar
+        clovecal finetune features.npz -o head.safetensors --objective irm --penalty 10,100
     """
     check_writable(output, overwrite=force)
     reject_input_as_output(output, features)
-    if objective not in objective_names(for_heads=True):
+    if objective not in ("auto", *objective_names(for_heads=True)):
         raise InputError(
-            "objective", f"is {objective!r}", f"choose one of {', '.join(objective_names(for_heads=True))}"
+            "objective", f"is {objective!r}", f"choose one of auto, {', '.join(objective_names(for_heads=True))}"
         )
     strengths = _penalty(penalty, objective)
     widths = _widths(hidden)
@@ -132,6 +146,7 @@ def command(
         click.echo(f"{features}: {rows.used}.", err=True)
     head = CloveClassifier(
         widths,
+        prepare_for=prepare_for,
         objective=objective,
         penalty=strengths,
         batch_size=batch_size or None,
@@ -151,17 +166,27 @@ def command(
         return
     held = int(head.held_out_.sum())
     click.echo(
-        f"{objective} head for {len(head.classes_)} classes trained on {len(rows) - held:,} rows of "
+        f"{head.chosen_} head for {len(head.classes_)} classes trained on {len(rows) - held:,} rows of "
         f"{rows.n_features:,} features; {held:,} rows held out."
     )
     if len(head.candidates_) > 1:
-        click.echo(f"Held-out accuracy, and {head.criterion} summed over domains, by the strength of the penalty:")
-        for one in head.candidates_:
-            judged = one.excluded or f"{one.criterion:.4f}"
-            chosen = "  chosen" if one.penalty == head.penalty_ else ""
-            click.echo(f"  {one.penalty:>8g}  {one.accuracy:.4f}  {judged}{chosen}")
+        _echo_candidates(head)
     click.echo(head.message_)
     click.echo(f"Head: {output}")
+
+
+def _echo_candidates(head: CloveClassifier) -> None:
+    """Print how the candidates were judged, which is for which domains, and the price."""
+    click.echo("On held-out rows, accuracy, log-loss (mean over domains) and departure between domains:")
+    width = max(len(one.name) for one in head.candidates_)
+    for one in head.candidates_:
+        departure = f"{'':>9}" if one.departure is None else f"{one.departure:>9.4f}"
+        aims = [aim for aim, name in head.choices_.items() if name == one.name]
+        remark = f"  for {' and '.join(aims)} domains" if aims else "" if one.excluded is None else f"  {one.excluded}"
+        click.echo(f"  {one.name:<{width}}  {one.accuracy:.4f}  {one.log_loss:>7.4f}  {departure}{remark}")
+    click.echo(
+        "One head is the choice for unstable and for similar domains." if head.price_ is None else str(head.price_)
+    )
 
 
 def _in_words_of_the_file(error: InputError, rows: FeatureRows) -> InputError:
@@ -179,6 +204,8 @@ def _in_words_of_the_file(error: InputError, rows: FeatureRows) -> InputError:
 def _penalty(text: str, objective: str) -> Any:
     if text == "auto":
         return text
+    if objective == "auto":
+        raise InputError("--penalty", f"is {text!r} without an objective", "name one with --objective, or leave it out")
     if not OBJECTIVES[objective].penalised:
         raise InputError("--penalty", f"is {text!r}, but {objective} has no penalty", "leave it out")
     try:
@@ -198,13 +225,25 @@ def _widths(text: str) -> tuple[int, ...]:
 def _details(head: CloveClassifier, output: Path, n_rows: int) -> dict[str, Any]:
     return {
         "head": str(output),
+        "prepare_for": head.prepare_for,
         "objective": head.objective,
+        "chosen": head.chosen_,
+        "choices": dict(head.choices_),
+        "price": None if head.price_ is None else asdict(head.price_),
         "penalty": head.penalty_,
         "classes": head.classes_.tolist(),
         "rows": n_rows,
         "held_out": int(head.held_out_.sum()),
         "candidates": [
-            {"penalty": one.penalty, "accuracy": one.accuracy, "criterion": one.criterion, "excluded": one.excluded}
+            {
+                "name": one.name,
+                "objective": one.objective,
+                "penalty": one.penalty,
+                "accuracy": one.accuracy,
+                "log_loss": one.log_loss,
+                "departure": one.departure,
+                "excluded": one.excluded,
+            }
             for one in head.candidates_
             if one.excluded != "diverged"
         ],

@@ -32,6 +32,7 @@ from clovecal.training.loop import predicting
 from clovecal.training.loop import run as run_module
 from clovecal.training.loop.batches import on_device
 from clovecal.training.loop.predicting import as_device
+from clovecal.training.loop.stopping import judge
 
 
 def rows(n=120, seed=0, k=2, dtype=torch.float32):
@@ -554,12 +555,18 @@ def test_stopping_goes_back_to_the_best_state():
     assert sum(by_domain) == pytest.approx(min(values), rel=1e-5)
 
 
-@pytest.mark.parametrize("criterion", ["ece", "mmce", "irm"])
+@pytest.mark.parametrize("criterion", ["ece", "mmce", "irm", "departure"])
 def test_a_criterion_of_the_selection_can_stop(criterion):
     data = rows(400)
     stopping = EarlyStopping(criterion=criterion, patience=2, every=5, min_accuracy=0.55)
     result = fit(network(), data, ERM(), steps=60, validation=data, stopping=stopping, device="cpu")
     assert all("criterion" in one for one in result.history if one["step"] % 5 == 0)
+
+
+def test_a_state_without_skill_is_never_the_best_by_departure():
+    data, stopping = rows(400), EarlyStopping("departure", patience=3, every=1)
+    zeros = torch.zeros(len(data))
+    assert judge(zeros, data, stopping, loss="cross-entropy") == np.inf  # a constant departs from nothing
 
 
 def test_a_state_below_the_accuracy_floor_is_never_the_best():
@@ -835,7 +842,7 @@ def test_labels_that_would_train_nonsense_are_named(labels, sentence):
 
 
 def test_a_wrong_rule_of_stopping_is_named():
-    with pytest.raises(InputError, match="criterion is 'brier'; choose one of log-loss, ece"):
+    with pytest.raises(InputError, match="criterion is 'brier'; choose one of log-loss, departure, ece"):
         EarlyStopping(criterion="brier")
     with pytest.raises(InputError, match="patience is 0"):
         EarlyStopping(patience=0)

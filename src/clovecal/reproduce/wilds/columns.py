@@ -62,6 +62,7 @@ def _head(
     config: Config, fit: PredictedRows, judged: Mapping[str, PredictedRows], device: str | None
 ) -> tuple[dict[str, _Scores], dict[str, Any]]:
     head = CloveClassifier(
+        objective="clove",
         penalty="auto" if config.column == "clove" else STRONGEST[fit.rows.task],
         max_steps=config.head_steps,
         random_state=config.model.seed,

@@ -18,16 +18,18 @@ import clovecal
 from clovecal._checks import AnyArray
 from clovecal.errors import InputError
 from clovecal.files import Defect, check_format, check_writable, replacing
-from clovecal.training.head.choice import TriedPenalty
+from clovecal.selection import PREPARE_FOR
+from clovecal.training.head.choice import HeadCandidate, HeadPrice
 from clovecal.training.head.classifier import CloveClassifier
 from clovecal.training.head.inputs import check_parameters
-from clovecal.training.head.network import check_linear_head
+from clovecal.training.head.network import HeadNetwork, check_linear_head
 
 FORMAT = "clovecal head"
-VERSION = 1
+VERSION = 2  # 1 had one network, chosen by a criterion
 _KEY = "clovecal"
 _TEXT = "text"  # numpy's name of the dtype depends on the longest label
 _NETWORK = "network."
+_OTHER = "other."  # the head for the other kind of new domains, where it is another one
 _LINEAR = ("linear_head.coef", "linear_head.intercept")
 
 
@@ -35,6 +37,9 @@ def save(head: CloveClassifier, path: str | Path, *, overwrite: bool) -> None:
     """Write a fitted head; the file appears whole or not at all."""
     path = check_writable(path, overwrite=overwrite)
     tensors = {f"{_NETWORK}{name}": tensor.cpu().contiguous() for name, tensor in head.network_.state_dict().items()}
+    for name, network in head.networks_.items():
+        if name != head.chosen_:
+            tensors |= {f"{_OTHER}{key}": tensor.cpu().contiguous() for key, tensor in network.state_dict().items()}
     tensors |= {"mean": torch.as_tensor(head.mean_), "scale": torch.as_tensor(head.scale_)}
     parameters = head.get_params(deep=False)
     given = parameters.pop("linear_head")
@@ -56,6 +61,9 @@ def save(head: CloveClassifier, path: str | Path, *, overwrite: bool) -> None:
         "feature_names": None if names is None else names.tolist(),
         "penalty": head.penalty_,
         "message": head.message_,
+        "chosen": head.chosen_,
+        "choices": dict(head.choices_),
+        "price": None if head.price_ is None else asdict(head.price_),
         "candidates": [_without_nan(asdict(one)) for one in head.candidates_],
     }
     try:
@@ -92,7 +100,7 @@ def load_head(path: str | Path, *, device: str | torch.device | None = None) -> 
     --------
     >>> import tempfile
     >>> X, site = np.arange(40.0)[:, None], ["A", "B"] * 20
-    >>> head = CloveClassifier(hidden=(4,), penalty=1.0, max_steps=5).fit(X, X[:, 0] > 20, domains=site)
+    >>> head = CloveClassifier(hidden=(4,), objective="erm", max_steps=5).fit(X, X[:, 0] > 20, domains=site)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     head.save(f"{folder}/head.safetensors")
     ...     again = load_head(f"{folder}/head.safetensors")
@@ -121,7 +129,8 @@ def _restored(content: Any, tensors: Mapping[str, torch.Tensor], device: str | t
     damaged = next((name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())), None)
     if damaged is not None:
         raise Defect(f"its tensor {damaged!r} has values that are not finite")
-    head = _with_parameters(content["parameters"], tensors)
+    first = content["version"] == 1
+    head = _with_parameters(_of_version_1(content["parameters"]) if first else content["parameters"], tensors)
     head.device = device
     head.classes_ = _classes(content)
     head.mean_, head.scale_ = tensors["mean"].numpy(), tensors["scale"].numpy()
@@ -131,12 +140,54 @@ def _restored(content: Any, tensors: Mapping[str, torch.Tensor], device: str | t
     if content["feature_names"] is not None:
         head.feature_names_in_ = np.array(content["feature_names"], dtype=object)
     head.penalty_, head.message_ = float(content["penalty"]), str(content["message"])
-    head.candidates_ = tuple(_tried(one) for one in content["candidates"])
-    head.network_ = head._network()
-    state = {name.removeprefix(_NETWORK): one for name, one in tensors.items() if name.startswith(_NETWORK)}
-    head.network_.load_state_dict(state)
-    head.network_.eval()
+    head.network_ = _network(head, tensors, _NETWORK)
+    head.candidates_, head.choices_, head.price_ = (), {}, None
+    head.chosen_ = head.objective if first else str(content["chosen"])
+    head.networks_ = {head.chosen_: head.network_}
+    if not first:
+        head.candidates_ = tuple(_candidate(one) for one in content["candidates"])
+        _with_choices(head, content, tensors)
     return head
+
+
+def _network(head: CloveClassifier, tensors: Mapping[str, torch.Tensor], prefix: str) -> HeadNetwork:
+    network = head._network()
+    network.load_state_dict(
+        {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
+    )
+    network.eval()
+    return network
+
+
+def _with_choices(head: CloveClassifier, content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+    """Restore both choices and their price; a member of a sweep has neither."""
+    choices, known = content["choices"], {one.name for one in head.candidates_}
+    if (
+        not isinstance(choices, dict)
+        or set(choices) not in (set(), set(PREPARE_FOR))
+        or not {*choices.values()} <= known
+    ):
+        raise Defect("its choices are not of its candidates")
+    if choices and head.chosen_ != choices[head.prepare_for]:
+        raise Defect("the head that it predicts with is not the one that was chosen")
+    head.choices_ = dict(choices)
+    other = {*choices.values()} - {head.chosen_}
+    if other:
+        head.networks_ = {head.chosen_: head.network_, other.pop(): _network(head, tensors, _OTHER)}
+    price = content["price"]
+    if price is not None:
+        if set(price) != {one.name for one in fields(HeadPrice)}:
+            raise Defect("its price does not have the entries that it should have")
+        given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in price.items()}
+        head.price_ = HeadPrice(**given)
+
+
+def _of_version_1(parameters: Any) -> Any:
+    """Return the parameters that a head has now, of those that it had."""
+    if not isinstance(parameters, dict) or not {"criterion", "accuracy_tolerance"} <= set(parameters):
+        raise Defect("its parameters are not those of a head")
+    kept = {name: value for name, value in parameters.items() if name not in ("criterion", "accuracy_tolerance")}
+    return {**kept, "prepare_for": "unstable"}
 
 
 def _with_parameters(parameters: Any, tensors: Mapping[str, torch.Tensor]) -> CloveClassifier:
@@ -162,11 +213,11 @@ def _classes(content: Mapping[str, Any]) -> AnyArray:
     return classes
 
 
-def _tried(content: Mapping[str, Any]) -> TriedPenalty:
-    if set(content) != {one.name for one in fields(TriedPenalty)}:
+def _candidate(content: Mapping[str, Any]) -> HeadCandidate:
+    if set(content) != {one.name for one in fields(HeadCandidate)}:
         raise Defect("its candidates do not have the entries they should have")
     unknown = {name: math.nan for name in ("accuracy", "log_loss") if content[name] is None}
-    return TriedPenalty(**{**content, **unknown})
+    return HeadCandidate(**{**content, **unknown})
 
 
 def _without_nan(values: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from clovecal._checks import (
 )
 from clovecal.domains import Domains
 from clovecal.errors import InputError
-from clovecal.selection import CRITERIA
+from clovecal.selection import PREPARE_FOR
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.losses import MmceOptions
 from clovecal.training.objectives import objective_names
@@ -34,12 +34,11 @@ if TYPE_CHECKING:
 
 def check_parameters(head: CloveClassifier) -> None:
     """Raise if a parameter is wrong whatever the rows are."""
-    check_choice(head.objective, "objective", objective_names(for_heads=True))
-    check_choice(head.criterion, "criterion", ("log-loss", *CRITERIA))
+    check_choice(head.prepare_for, "prepare_for", PREPARE_FOR)
+    check_choice(head.objective, "objective", ("auto", *objective_names(for_heads=True)))
     for name in ("learning_rate", "clip"):
         check_positive(getattr(head, name), name)
-    for name in ("weight_decay", "accuracy_tolerance"):
-        check_not_negative(getattr(head, name), name)
+    check_not_negative(head.weight_decay, "weight_decay")
     check_fraction(head.validation_fraction, "validation_fraction")
     check_count(head.max_steps, "max_steps")
     check_count(head.patience, "patience")

@@ -9,7 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from clovecal._checks import AnyArray, FloatArray, IntArray, as_floats
+from clovecal.calibrators import Platt, Temperature
 from clovecal.errors import InputError
+from clovecal.training.data import TrainingData
+from clovecal.training.loop.stopping import probabilities
 from clovecal.training.mlp import MLP
 
 
@@ -51,6 +54,45 @@ class HeadNetwork(nn.Module):
         with torch.no_grad():
             self.linear.weight.copy_(torch.as_tensor(coef * scale))
             self.linear.bias.copy_(torch.as_tensor(intercept + coef @ mean))
+
+
+def recalibrate(network: HeadNetwork, logits: Tensor, rows: TrainingData) -> Tensor:
+    """Scale and move a network's logits to fit rows, as a change of its last layer, and return them.
+
+    Parameters
+    ----------
+    network
+        What to change.
+    logits
+        Its logits of the rows, finite.
+    rows
+        Of all domains together.
+
+    Notes
+    -----
+    Log-odds by Platt's slope and intercept, with his labels (n + 1)/(n + 2) and 1/(n + 2), so that few rows which a
+    head separates do not make it certain; logits of several classes by one temperature. A slope that would turn the
+    order around is left out.
+    """
+    y = rows.y.numpy().astype(np.int64)
+    if len(np.unique(y)) < 2:
+        return logits
+    p, n, shift = probabilities(logits), len(y), 0.0
+    if p.ndim == 1:
+        weight = np.repeat([(n + 1) / (n + 2), 1 / (n + 2)], n)
+        platt = Platt().fit(np.tile(p, 2), np.concatenate((y, 1 - y)), sample_weight=weight)
+        scale, shift = float(platt.slopes_[0, 0]), float(platt.intercepts_[0])
+    else:
+        scale = Temperature().fit(p, y).inverse_temperature_
+    if not (np.isfinite(scale) and scale > 0 and np.isfinite(shift)):
+        return logits
+    last = f"mlp.layers.{len(network.mlp.hidden)}"
+    with torch.no_grad():
+        for layer in (last,) if network.linear is None else (last, "linear"):
+            network.get_parameter(f"{layer}.weight").mul_(scale)
+            network.get_parameter(f"{layer}.bias").mul_(scale)
+        network.get_parameter(f"{last}.bias").add_(shift)
+    return logits * scale + shift
 
 
 def check_linear_head(linear_head: object, *, n_features: int, n_outputs: int) -> tuple[FloatArray, FloatArray]:

@@ -18,6 +18,8 @@ from clovecal.metrics import accuracy, log_loss, per_domain
 from clovecal.selection import CRITERIA, select
 from clovecal.training.data import TrainingData
 
+_OWN = ("log-loss", "departure")  # beside the criteria of `select`
+
 
 @dataclass(frozen=True)
 class EarlyStopping:
@@ -27,8 +29,10 @@ class EarlyStopping:
     ----------
     criterion
         "log-loss" (the sum over domains; the squared error for regression), one of `clovecal.selection.CRITERIA` such
-        as "ece" (recalibrated and judged on different rows), or a callable ``metric(y, p) -> float`` to sum over
-        domains (one that `per_domain` knows to be better when higher is negated).
+        as "ece" (recalibrated and judged on different rows), "departure" (between domains, after one recalibration for
+        all, by which `clovecal.select` prepares for unstable domains; a state without skill is never the best), or a
+        callable ``metric(y, p) -> float`` to sum over domains (one that `per_domain` knows to be better when higher is
+        negated).
     patience
         Evaluations without a better value before training stops.
     every
@@ -55,9 +59,9 @@ class EarlyStopping:
         check_count(self.patience, "patience")
         if self.every is not None:
             check_count(self.every, "every")
-        if isinstance(self.criterion, str) and self.criterion not in ("log-loss", *CRITERIA):
+        if isinstance(self.criterion, str) and self.criterion not in (*_OWN, *CRITERIA):
             raise InputError(
-                "criterion", f"is {self.criterion!r}", f"choose one of log-loss, {', '.join(CRITERIA)} or pass a metric"
+                "criterion", f"is {self.criterion!r}", f"choose one of {', '.join((*_OWN, *CRITERIA))} or pass a metric"
             )
         floor = self.min_accuracy
         if floor is not None and (not isinstance(floor, Real) or not 0 <= floor <= 1):
@@ -85,6 +89,9 @@ def judge(logits: Tensor, data: TrainingData, stopping: EarlyStopping, *, loss: 
     p = probabilities(logits)
     if stopping.min_accuracy is not None and accuracy(y, p) < stopping.min_accuracy:
         return math.inf
+    if stopping.criterion == "departure":
+        (judged,) = select({"model": p}, y, domains=domains, prepare_for="unstable").table
+        return math.inf if judged.excluded else judged.criterion
     if isinstance(stopping.criterion, str) and stopping.criterion != "log-loss":
         return select({"model": p}, y, domains=domains, criterion=stopping.criterion).table[0].criterion
     metric = log_loss if stopping.criterion == "log-loss" else stopping.criterion

@@ -256,6 +256,8 @@ def _head(member: SweepMember, model: MLP, data: SweepData) -> CloveClassifier:
         model.n_inputs, hidden=model.hidden, n_outputs=model.n_outputs, clip=head.clip, linear=False
     )
     head.network_.mlp = model
+    head.chosen_, head.choices_, head.price_ = member.name, {}, None
+    head.networks_ = {head.chosen_: head.network_}
     return head
 
 
