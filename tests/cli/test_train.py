@@ -182,15 +182,29 @@ def test_every_objective_trains_the_whole_network(run, here, objective):
 
 
 def test_the_options_of_a_recipe_reach_it(run, here):
-    code, _, err = run(
+    code, out, err = run(
         *train("--objective", "clove", "--penalty", 7, "--warm-up", 1, "--batch-size", 40, "--flips"),
-        *("--weight-decay", 0.1, "--seed", 3, "--size", "8x6", "--validation", 0.4, "--max-tokens", 9),
+        *(
+            "--weight-decay",
+            0.1,
+            "--seed",
+            3,
+            "--size",
+            "8x6",
+            "--validation",
+            0.4,
+            "--max-tokens",
+            9,
+            "--class-weight",
+            "balanced",
+        ),
     )
     assert code == 0, err
+    assert "Its probabilities are for classes of the same size: calibrate them before you use them." in out
     described = load_network(here / "out", resources=Resources(device="cpu")).description
     assert described.recipe == Recipe(
         "tiny-image", "clove", epochs=2, batch_size=40, learning_rate=3e-3, weight_decay=0.1, penalty=7.0, anneal=3,
-        flips=True, max_tokens=9,
+        flips=True, max_tokens=9, class_weight="balanced",
     )  # fmt: skip
     assert (described.image, described.resized, described.seed) == ((8, 6, 3), True, 3)
     assert len(pl.read_parquet("out/val.parquet")) == 80

@@ -117,6 +117,11 @@ _MOST_CLASSES, _MOST_MISTAKES = 10, 10  # that are shown; the JSON has all
 )
 @click.option("--learning-rate", type=float, help="Learning rate; default: depends on the backbone.")
 @click.option("--weight-decay", type=click.FloatRange(0), help="Weight decay; default: depends on the backbone.")
+@click.option(
+    "--class-weight",
+    type=click.Choice(["balanced"]),
+    help="Let every class weigh the same in training, however many rows it has; calibrate the probabilities then.",
+)
 @click.option("--flips", is_flag=True, help="Mirror images at random in training.")
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens per text that BERT reads; default: 300.")
 @click.option("--precision", type=click.Choice(["bf16", "fp16"]), help="Train in half precision.")
@@ -319,6 +324,8 @@ def _show(output: Path, data: LazyDataset, done: Exported, images: Path | None) 
     _show_summary(done.summary, data.task)
     if data.task != "regression":
         _show_confusion(done.splits, data.classes)
+    if recipe.class_weight is not None:
+        click.echo("\nIts probabilities are for classes of the same size: calibrate them before you use them.")
     click.echo(f"\nNetwork and tables: {output}")
     if recipe.backbone in _FOR_TRYING_OUT.values():
         click.echo(f"{recipe.backbone} is for trying things out; name a --backbone for real work.")

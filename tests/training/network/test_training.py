@@ -45,8 +45,8 @@ def fitted(monkeypatch):
 
     monkeypatch.setattr(training, "fit", fit)
 
-    def of(recipe, **options):
-        rows = reviews()
+    def of(recipe, data=None, **options):
+        rows = reviews() if data is None else data
         train(recipe, rows, domains=rows.domains, resources=CPU, **options)
         return found
 
@@ -184,6 +184,31 @@ def test_the_share_of_wrong_labels_is_what_an_epoch_is_judged_by(fitted):
     assert criterion(np.array([0, 1, 1, 1]), np.array([0.1, 0.2, 0.8, 0.9])) == pytest.approx(0.25)
 
 
+def test_classes_weigh_the_same_where_that_is_asked_for(fitted):
+    # of 40 rows every other one is of class 1, made 10 rows of 40 here: 40/(2·10) = 2 and 40/(2·30) = 2/3
+    rows = reviews()
+    rows = replace(rows, y=(np.arange(40) % 4 == 1).astype(int))
+    got = fitted(replace(RECIPE, class_weight="balanced"), data=rows, validation=rows)
+    assert got["data"].weight.tolist() == pytest.approx(np.where(rows.y == 1, 2, 2 / 3).tolist())
+    criterion = got["stopping"].criterion
+    # right: all of three of class 0, none of one of class 1, so a half on average; with a third class of its own, 1/3
+    assert criterion(np.array([0, 0, 0, 1]), np.array([0.1, 0.2, 0.3, 0.4])) == pytest.approx(0.5)
+    p = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0]])
+    assert criterion(np.array([0, 0, 1, 2]), p) == pytest.approx(1 / 3)
+    assert fitted(RECIPE, data=rows)["data"].weight is None
+
+
+def test_rare_classes_are_found_where_classes_weigh_the_same():
+    # every word says the same: without weights all rows are taken for the frequent class
+    rows = reviews(80)
+    rows = replace(rows, y=(np.arange(80) % 8 == 1).astype(int), inputs=Texts(np.full(80, "word")))
+    for weight, expected in ((None, 0.125), ("balanced", 0.5)):
+        recipe = replace(RECIPE, class_weight=weight, epochs=30, learning_rate=0.03)
+        model, _ = train(recipe, rows, domains=rows.domains, resources=CPU)
+        p = predict(model, recipe, rows, resources=CPU).scores("binary")
+        assert p == pytest.approx(np.full(80, expected), abs=0.12)
+
+
 def test_a_network_learns_what_the_texts_say():
     rows = reviews()
     for objective in OBJECTIVES:
@@ -216,6 +241,7 @@ def test_a_regression_and_several_classes_have_their_outputs():
         ({"objective": "dann"}, "objective is 'dann'"),
         ({"optimizer": "lion"}, "optimizer"),
         ({"schedule": "cosine"}, "schedule"),
+        ({"class_weight": "equal"}, "class_weight"),
         ({"epochs": 0}, "epochs"),
         ({"batch_size": 0}, "batch_size"),
         ({"learning_rate": 0.0}, "learning_rate"),
@@ -238,6 +264,12 @@ def test_clove_is_not_for_a_regression():
     rows = reviews(task="regression", classes=())
     with pytest.raises(InputError, match="objective is 'clove', which is for classes"):
         train(replace(RECIPE, objective="clove"), rows, domains=rows.domains, resources=CPU)
+
+
+def test_a_regression_has_no_classes_to_weigh():
+    rows = reviews(task="regression", classes=())
+    with pytest.raises(InputError, match="class_weight is 'balanced', but a regression has no classes; leave it out"):
+        train(replace(RECIPE, class_weight="balanced"), rows, domains=rows.domains, resources=CPU)
 
 
 def test_new_inputs_need_no_labels():

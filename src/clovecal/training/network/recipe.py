@@ -22,6 +22,7 @@ from clovecal.training.objectives import OBJECTIVES, Objective, objective_names,
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = (None, "step", "linear")
+CLASS_WEIGHTS = (None, "balanced")
 _MOMENTUM = 0.9
 _DECAY_PER_EPOCH = 0.96
 _ROWS_FOR_CLOVE = 4  # times as many: only many rows of a domain show how far predictions are from calibrated
@@ -54,6 +55,9 @@ class Recipe:
         Largest norm of the gradient, or None.
     penalty, anneal
         Weight of the penalty of IRM, CORAL and CLOvE, and the number of steps before, during which it is 1.
+    class_weight
+        "balanced": every class weighs the same in the risk, however many rows it has, and the kept epoch is that of the
+        highest mean of the classes' own accuracies; None: every row.
     pretrained
         Whether to start from pretrained weights.
     flips
@@ -76,6 +80,7 @@ class Recipe:
     clip_norm: float | None = None
     penalty: float = 1.0
     anneal: int = 0
+    class_weight: str | None = None
     pretrained: bool = False
     flips: bool = False
     max_tokens: int = 300
@@ -86,6 +91,7 @@ class Recipe:
         check_choice(self.objective, "objective", objective_names())
         check_choice(self.optimizer, "optimizer", OPTIMIZERS)
         check_choice(self.schedule, "schedule", SCHEDULES)
+        check_choice(self.class_weight, "class_weight", CLASS_WEIGHTS)
         check_count(self.epochs, "epochs")
         check_count(self.batch_size, "batch_size")
         check_positive(self.learning_rate, "learning_rate")

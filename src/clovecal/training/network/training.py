@@ -118,8 +118,8 @@ def train(
         The domains of the objective, one label per row or a membership matrix; WILDS' are often not the ones that
         are calibrated in.
     validation
-        Rows that choose the epoch: the highest accuracy, the mean over their domains (lowest squared error); None:
-        the last.
+        Rows that choose the epoch: the highest accuracy, the mean over their domains (lowest squared error), and over
+        classes where these weigh the same; None: the last.
     seed
         Seed of the initial weights and the batches.
     resources
@@ -148,11 +148,14 @@ def train(
     """
     resources = resources or Resources()
     model = new_network(recipe, data, seed=seed, resources=resources)
-    rows = _rows(recipe, data, domains, resources)
+    if recipe.class_weight is not None and data.task == "regression":
+        raise InputError("class_weight", f"is {recipe.class_weight!r}, but a regression has no classes", "leave it out")
+    rows = _rows(recipe, data, domains, resources, class_weight=recipe.class_weight)
     members, drawn = len(rows.names), recipe.domains_per_batch
     steps = max(1, recipe.steps_of(recipe.epochs, len(rows), len(strata_of(rows.domains))))
     judged = None if validation is None else _rows(recipe, validation, validation.as_domains(), resources)
-    criterion = "log-loss" if data.task == "regression" else _error
+    error = _error if recipe.class_weight is None else _balanced_error
+    criterion = "log-loss" if data.task == "regression" else error
     with _one_sentence_errors(recipe):
         result = fit(
             model,
@@ -240,15 +243,22 @@ def _weights(recipe: Recipe, resources: Resources) -> str | Path | None:
     return (resources.weights or "cache") if recipe.pretrained else None
 
 
-def _rows(recipe: Recipe, data: LazyDataset, domains: Any, resources: Resources) -> TrainingData:
+def _rows(
+    recipe: Recipe, data: LazyDataset, domains: Any, resources: Resources, *, class_weight: str | None = None
+) -> TrainingData:
     inputs = as_tensors(recipe.backbone, data.inputs, weights=_weights(recipe, resources), max_tokens=recipe.max_tokens)
     y = data.y.astype(np.float32) if data.task == "regression" else data.y
-    return TrainingData.of(inputs, y, domains=Domains.of(domains, len(data)))
+    return TrainingData.of(inputs, y, domains=Domains.of(domains, len(data)), class_weight=class_weight)
 
 
 def _error(y: Any, p: Any) -> float:
     """Return the share of wrong labels."""
     return 1 - accuracy(y, p)
+
+
+def _balanced_error(y: Any, p: Any) -> float:
+    """Return the share of wrong labels, the mean over the classes that there are."""
+    return float(np.mean([_error(y[y == label], p[y == label]) for label in np.unique(y)]))
 
 
 __all__ = ["Outputs", "Resources", "new_network", "predict", "train", "try_out"]
