@@ -210,6 +210,15 @@ def test_the_options_of_a_recipe_reach_it(run, here):
     assert len(pl.read_parquet("out/val.parquet")) == 80
 
 
+def test_a_network_is_exported_to_onnx_where_that_is_asked_for(run, here):
+    pytest.importorskip("onnxruntime")
+    code, out, err = run(*train("--onnx"))
+    assert code == 0, err
+    assert "Network and tables: out; ONNX: out/network.onnx\n" in out
+    assert json.loads(run(*train("--onnx", "--json"))[1])["onnx"] == "out/network.onnx"
+    assert json.loads(run(*train("--json"))[1])["onnx"] is None
+
+
 def test_texts_become_a_network_that_predicts_new_ones(run, here):
     table = pl.read_csv("photos.csv").rename({"label": "stars"})
     table = table.with_columns(stars=pl.when(pl.col("stars") == "ripe").then(5).otherwise(1), split=pl.lit("train"))

@@ -124,6 +124,7 @@ _MOST_CLASSES, _MOST_MISTAKES = 10, 10  # that are shown; the JSON has all
 )
 @click.option("--flips", is_flag=True, help="Mirror images at random in training.")
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens per text that BERT reads; default: 300.")
+@click.option("--onnx", is_flag=True, help="Write network.onnx too, which runs without torch.")
 @click.option("--precision", type=click.Choice(["bf16", "fp16"]), help="Train in half precision.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the initial weights and the batches.")
 @click.option("--device", help="cpu, cuda, cuda:1, …; default: a GPU if there is one.")
@@ -155,6 +156,7 @@ def command(
     objective: str,
     penalty: str,
     warm_up: int | None,
+    onnx: bool,
     seed: int,
     device: str | None,
     workers: int,
@@ -231,6 +233,7 @@ def command(
                 seed=seed,
                 resources=Resources(device=device, workers=workers, weights=own_weights),
                 overwrite=force,
+                onnx=onnx,
                 checkpoint_every=checkpoint_every,
                 progress=bars,
             )
@@ -326,7 +329,7 @@ def _show(output: Path, data: LazyDataset, done: Exported, images: Path | None) 
         _show_confusion(done.splits, data.classes)
     if recipe.class_weight is not None:
         click.echo("\nIts probabilities are for classes of the same size: calibrate them before you use them.")
-    click.echo(f"\nNetwork and tables: {output}")
+    click.echo(f"\nNetwork and tables: {output}" + (f"; ONNX: {done.onnx}" if done.onnx else ""))
     if recipe.backbone in _FOR_TRYING_OUT.values():
         click.echo(f"{recipe.backbone} is for trying things out; name a --backbone for real work.")
     click.echo("Next:")
@@ -420,6 +423,7 @@ def _details(output: Path, done: Exported) -> dict[str, Any]:
         "classes": list(described.classes),
         "message": done.message,
         "tables": {split: str(path) for split, path in done.tables.items()},
+        "onnx": None if done.onnx is None else str(done.onnx),
         "domains": [
             {
                 "split": line.split,

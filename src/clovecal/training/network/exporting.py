@@ -16,7 +16,8 @@ import numpy as np
 
 from clovecal._checks import AnyArray
 from clovecal.datasets import LazyDataset, check_images
-from clovecal.errors import InputError
+from clovecal.errors import InputError, needs
+from clovecal.files import replacing
 from clovecal.progress import SILENT, Progress
 from clovecal.tables import write_table
 from clovecal.tables.writing import as_table, domain_columns, feature_columns, score_columns
@@ -28,6 +29,7 @@ from clovecal.training.network.folder import (
     TrainedNetwork,
     load_network,
 )
+from clovecal.training.network.onnx_graph import to_onnx
 from clovecal.training.network.recipe import Recipe
 from clovecal.training.network.summary import (
     DomainScores,
@@ -61,12 +63,15 @@ class Exported:
     splits
         Which classes were taken for which in each of these splits, and whether the network does better than guessing;
         in the first process only.
+    onnx
+        The network as an ONNX file, if it was asked for.
     """
 
     network: TrainedNetwork
     tables: Mapping[str, Path]
     summary: tuple[DomainScores, ...]
     splits: tuple[SplitScores, ...]
+    onnx: Path | None = None
 
     @property
     def message(self) -> str:
@@ -82,6 +87,7 @@ def export(
     seed: int = 0,
     resources: Resources | None = None,
     overwrite: bool = False,
+    onnx: bool = False,
     checkpoint_every: int | None = None,
     progress: Progress = SILENT,
 ) -> Exported:
@@ -100,6 +106,8 @@ def export(
         As in `clovecal.training.network.training.train`.
     overwrite
         Whether to start anew in an earlier run's folder.
+    onnx
+        Whether to write ``network.onnx`` too, as `clovecal.training.network.onnx_graph.to_onnx` makes it.
     checkpoint_every
         Steps between checkpoints; None: an epoch, within 50 to 500.
     progress
@@ -138,16 +146,20 @@ def export(
     wanted = Description.of(data, recipe, seed)
     where.check(wanted, overwrite=overwrite)
     tables = {split: where.path / f"{split}.parquet" for split in data.split_counts if split != "train"}
-    kept = where.path / "summary.json"
+    kept, graph = where.path / "summary.json", where.path / "network.onnx"
+    if onnx:
+        needs("onnx", "onnx", "ONNX")
     if where.trained and not overwrite:
         network = load_network(where.path, resources=resources)
     else:
         task = progress.task("Checking the inputs")
         check_images(data.inputs)
-        try_out(recipe, data, resources=resources)
+        untrained = try_out(recipe, data, resources=resources)
+        if onnx:  # which may fail, so before hours of training
+            to_onnx(TrainedNetwork(module=untrained, description=wanted, message="", resources=resources), data.inputs)
         task.at(1, 1)
         if is_first_process():
-            names = [kept.name, *(path.name for path in tables.values())]
+            names = [kept.name, graph.name, *(path.name for path in tables.values())]
             where.begin(wanted, outputs=names, overwrite=overwrite, weights=resources.weights)
         try:
             network = _train(where, data, wanted, resources, checkpoint_every, progress)
@@ -159,7 +171,10 @@ def export(
     splits: tuple[SplitScores, ...] = ()
     if is_first_process():
         summary, splits = _predict(network, data, tables, kept, progress)
-    return Exported(network=network, tables=tables, summary=summary, splits=splits)
+        if onnx and not graph.exists():
+            with replacing(graph) as temporary:
+                temporary.write_bytes(to_onnx(network, data.inputs).SerializeToString())
+    return Exported(network=network, tables=tables, summary=summary, splits=splits, onnx=graph if onnx else None)
 
 
 def _train(
@@ -231,4 +246,4 @@ def _check_splits(data: LazyDataset) -> None:
         raise InputError(f"split {odd!r}", "cannot name a file", "use letters and digits")
 
 
-__all__ = ["Exported", "export", "load_network", "table_of"]
+__all__ = ["Exported", "export", "load_network", "table_of", "to_onnx"]
