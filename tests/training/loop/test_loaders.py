@@ -119,7 +119,7 @@ def test_a_resumed_run_goes_on_from_its_weights_with_a_new_pass(tmp_path):
         fit(network(), batches[:2], ERM(), steps=5, **options)
 
 
-def test_a_sampler_is_told_its_epoch():
+def test_a_sampler_is_told_its_epoch_in_a_resumed_run_too(tmp_path):
     x, y, domains = columns()
 
     class Sampler(list):
@@ -129,14 +129,12 @@ def test_a_sampler_is_told_its_epoch():
             self.told += (epoch,)
 
     sampler = Sampler(range(N))
-    fit(
-        network(),
-        DataLoader(TensorDataset(x, y, domains), batch_size=30, sampler=sampler),
-        ERM(),
-        steps=5,
-        device="cpu",
-    )
+    loader = DataLoader(TensorDataset(x, y, domains), batch_size=30, sampler=sampler)
+    options = {"checkpoint": tmp_path / "run.safetensors", "device": "cpu"}
+    fit(network(), loader, ERM(), steps=5, **options)
     assert sampler.told == (0, 1, 2)
+    fit(network(), loader, ERM(), steps=6, **options)
+    assert sampler.told == (0, 1, 2, 2)
 
 
 class Pair(NamedTuple):

@@ -72,11 +72,11 @@ def backward_in_parts(
             seen.append(_tensors(call(piece)))
         for name, buffer in model.named_buffers():
             buffer.copy_(buffers[name])
-    after = _RandomState.now(model)
     leaves = [_leaf(torch.cat(column)) for column in zip(*seen, strict=True)]
     with torch.enable_grad():
         total = loss(*leaves)
         total.backward()  # type: ignore[no-untyped-call]
+    after = _RandomState.now(model)  # a loss may draw too
     gradients = [
         None if leaf.grad is None else torch.split(leaf.grad, [len(one[column]) for one in seen])
         for column, leaf in enumerate(leaves)
