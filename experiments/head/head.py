@@ -81,17 +81,18 @@ class Table:
 
 
 def configs(*parts: str) -> Iterator[TwoBit | Table]:
-    """List the fits, of some parts or of all; whole rounds of seeds, so that a study cut short is a smaller one."""
+    """List the fits, of some parts or of all; in rounds, so that a study cut short is a smaller one."""
     asked = parts or PARTS
     if "two-bit" in asked:
         yield from (TwoBit(spread, seed) for seed in TWO_BIT_SEEDS for spread in SPREADS)
     if "ablation" in asked:
         changed = [name for name, options in ABLATIONS.items() if options]
         yield from (TwoBit(SPREADS[0], seed, name) for seed in TWO_BIT_SEEDS for name in changed)
+    names = [name for name in (*DEVELOPMENT, *VERDICT) if name in asked]
+    out = {name: left_out(table(name)[2]) for name in names}
     for seed in range(SEEDS):
-        for name in (*DEVELOPMENT, *VERDICT):
-            if name in asked:
-                yield from (Table(name, domain, seed) for domain in left_out(table(name)[2]))
+        for place in range(LEFT_OUT):
+            yield from (Table(name, out[name][place], seed) for name in names if place < len(out[name]))
 
 
 def left_out(domains: NDArray[Any]) -> list[str]:
