@@ -538,3 +538,34 @@ def test_a_seed_a_generator_and_nothing_make_random_numbers():
     seeded = intervals_of(ci=0.95, rng=7).intervals
     assert intervals_of(ci=0.95, rng=np.random.default_rng(7)).intervals == seeded
     assert intervals_of(ci=0.95).intervals.keys() == seeded.keys()
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-323, 1e300])
+@pytest.mark.parametrize("metric", ["ece", "brier", "mmce", "smooth_ece", "calibration_slope"])
+def test_the_scale_of_weights_changes_no_estimate_however_extreme(metric, factor):
+    rng = np.random.default_rng(0)
+    p, weight = rng.uniform(size=300), rng.integers(1, 5, size=300).astype(float)
+    y = rng.uniform(size=300) < p**2
+    value = getattr(cc, metric)
+    expected = value(y, p, sample_weight=weight)
+    assert value(y, p, sample_weight=weight * factor) == pytest.approx(expected, rel=1e-9)
+
+
+def test_weights_too_far_apart_for_one_sum_are_refused_with_the_row(refusal):
+    said = refusal(cc.brier, [0, 1, 1], [0.2, 0.9, 0.6], sample_weight=[1e200, 1e-200, 0])
+    assert said == (
+        "sample_weight at row 1 is 1e-200 where the largest is 1e+200; leave out rows that count for nothing, or weigh "
+        "rows more alike."
+    )
+
+
+def test_numbers_of_rows_beyond_all_counting_have_intervals():
+    y, p, domains = [0, 1, 1, 0] * 10, [0.2, 0.9, 0.6, 0.4] * 10, ["a", "b"] * 20
+    found = cc.per_domain(cc.ece, y, p, domains=domains, sample_weight=np.full(40, 1e300), ci=0.9, rng=0)
+    assert all(np.isfinite(one).all() for one in found.intervals.values())
+
+
+def test_small_sampling_weights_keep_their_digits():
+    weight = np.array([1.0, 1.2345678e-9, 2.3456789e-9, 1.0])
+    rows = Rows.of([0, 1, 1, 0], [0.2, 0.9, 0.6, 0.4], sample_weight=weight, weights="sampling", domains=list("aabb"))
+    assert rows.weight / rows.weight[0] == pytest.approx(weight, rel=1e-11)

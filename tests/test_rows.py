@@ -213,3 +213,13 @@ def test_two_columns_are_a_binary_model_unless_several_classes_are_asked_for():
         rows = Rows.of(Y, both, domains=COUNTRY, task=task)
         assert (rows.task, rows.p.tolist()) == ("binary", P)
     assert Rows.of(Y, both, domains=COUNTRY, task="multiclass").p.shape == (4, 2)
+
+
+def test_labels_that_are_mostly_0_and_1_are_no_regression_that_nobody_named(refusal):
+    y, p = [0, 0.5, 0.5, 0, 1], [0.1, 0.4, 0.6, 0.2, 0.9]
+    assert refusal(cc.audit, y, p, domains=list("aabbb")) == (
+        "y at row 1 is 0.5 where 3 of 5 labels are 0 or 1; code the labels as 0 and 1 (or say task='regression' if "
+        "they are shares)."
+    )
+    assert Rows.of(y, p, domains=list("aabbb"), task="regression").task == "regression"
+    assert Rows.of([0.25, 0.5, 0.5, 0, 0.75], p, domains=list("aabbb")).task == "regression"  # shares, mostly

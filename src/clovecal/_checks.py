@@ -142,6 +142,9 @@ def check_finite_rows(array: FloatArray, name: str) -> FloatArray:
     return array
 
 
+_LARGEST_EXPONENT = 200  # of two: weights from 1e-60 to 1e60 are left alone
+
+
 def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
     """Check weights: finite, non-negative, one per row, not all zero."""
     if sample_weight is None:
@@ -154,7 +157,25 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
         raise InputError("sample_weight", f"is negative ({weight[row]})", "a weight is 0 or more", row=row)
     if weight.max() == 0:
         raise InputError("sample_weight", "is zero in every row", "give at least one row a positive weight")
-    return weight
+    return _within_reach(weight)
+
+
+def _within_reach(weight: FloatArray) -> FloatArray:
+    """Return weights whose sums and powers are numbers still: very large or small ones times a power of two.
+
+    What so large or small weights mean as numbers of rows, far too many or none, they mean afterwards too.
+    """
+    low, high = (int(np.frexp(one)[1]) for one in (weight.min(where=weight > 0, initial=np.inf), weight.max()))
+    if high - low > 2 * _LARGEST_EXPONENT:
+        row = int(np.argmin(np.where(weight > 0, weight, np.inf)))
+        raise InputError(
+            "sample_weight",
+            f"is {weight[row]:g} where the largest is {weight.max():g}",
+            "leave out rows that count for nothing, or weigh rows more alike",
+            row=row,
+        )
+    shift = max(-_LARGEST_EXPONENT - low, 0) - max(high - _LARGEST_EXPONENT, 0)
+    return weight if shift == 0 else np.ldexp(weight, shift)
 
 
 def check_same_length(**arrays: AnyArray) -> None:

@@ -134,6 +134,8 @@ class Rows:
             _reject_swapped(y, p, task)
         if task is None:
             task = guess_task(y, p)
+            if task == "regression":
+                _reject_few_fractions(y, p)
         check_choice(task, "task", (*TASKS, "classification") if task == "classification" else TASKS)
         if task == "regression":
             labels, predicted = check_real(y, "y"), _means_and_variances(p)
@@ -150,7 +152,8 @@ class Rows:
             positive = weight[weight > 0]
             same = positive.min() == positive.max()  # then 1 to the last digit
             # Rounded, so that a constant factor changes nothing, not even which of two equal counts a simulation takes.
-            weight = np.round(weight / (positive[0] if same else positive.mean()), 12)
+            mantissa, exponent = np.frexp(weight / (positive[0] if same else positive.mean()))
+            weight = np.ldexp(np.round(mantissa, 12), exponent)
         return cls(
             y=labels,
             p=predicted,
@@ -447,6 +450,26 @@ def _reject_swapped(y: Any, p: Any, task: str | None) -> None:
         "y",
         f"holds fractions where the predictions have {held}: the two look swapped",
         f"pass labels first, then predictions{unless}",
+    )
+
+
+def _reject_few_fractions(y: Any, p: Any) -> None:
+    """Raise where labels are neither a classifier's nor clearly a regression's: mostly 0 and 1, and fractions.
+
+    A regression's targets are seldom so, and an audit of one says nothing of the kind that a classifier's says.
+    """
+    labels, predictions = as_numpy(y, "y").reshape(-1), as_numpy(p, "p")
+    if predictions.dtype.kind != "f" or predictions.ndim > 1 or not ((predictions >= 0) & (predictions <= 1)).all():
+        return
+    wrong = (labels != 0) & (labels != 1)
+    if not ((labels >= 0) & (labels <= 1)).all() or 2 * np.count_nonzero(wrong) > len(labels):
+        return
+    row = int(np.argmax(wrong))
+    raise InputError(
+        "y",
+        f"is {labels[row]:g} where {np.count_nonzero(~wrong):,} of {len(labels):,} labels are 0 or 1",
+        "code the labels as 0 and 1 (or say task='regression' if they are shares)",
+        row=row,
     )
 
 

@@ -608,3 +608,11 @@ def test_too_little_memory_is_a_sentence(run, monkeypatch):
     code, out, err = run("audit", "any.csv")
     assert (code, out) == (2, "")
     assert err == ("clovecal: this needs more memory than there is; give fewer rows or columns, or more memory.\n")
+
+
+@pytest.mark.parametrize("line", ["audit t.csv", "calibrate t.csv -o cal.json --force --method naive"])
+def test_a_regression_that_nobody_named_is_said(run, folder, line):
+    Path("t.csv").write_text("y,p,domain\n" + "0.2,0.2,a\n0.75,0.9,a\n1.5,0.6,b\n0,0.4,b\n" * 5)
+    code, _, err = run(*line.split())
+    assert code == 0
+    assert "t.csv: task: regression (guessed: column 'y' has 0.2).\n" in err

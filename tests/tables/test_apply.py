@@ -208,9 +208,54 @@ def test_several_files_of_different_types_are_cast_or_refused(tmp_path):
     apply(f"{tmp_path}/[ab].csv", tmp_path / "out.parquet")
     assert [row["z"] for row in read(tmp_path / "out.parquet")] == [1.5, 1.0]
     (tmp_path / "b.csv").write_text("p,z\n0.5,text\n")
-    said = refusal(lambda: apply(f"{tmp_path}/[ab].csv", tmp_path / "no.parquet"))
+    apply(f"{tmp_path}/[ab].csv", tmp_path / "text.parquet")
+    assert [row["z"] for row in read(tmp_path / "text.parquet")] == ["1.5", "text"]
+    for name, z in (("a", 1.5), ("b", "text")):
+        pq.write_table(pa.table({"p": [0.5], "z": [z]}), tmp_path / f"{name}.parquet")
+    said = refusal(lambda: apply(f"{tmp_path}/[ab].parquet", tmp_path / "no.parquet"))
     assert said == "column 'z' is double at first and string later; make it one type, or write csv."
-    assert only(tmp_path, "a.csv", "b.csv", "out.parquet")
+    assert only(tmp_path, "a.csv", "b.csv", "a.parquet", "b.parquet", "out.parquet", "text.parquet")
+
+
+# A column of cells, and what a typed format must hold: never another code, id or number than the text says.
+CELLS = {
+    "leading zeros": (["00001", "2"], ["00001", "2"]),
+    "many digits": (["1234567890123456789012", "1"], ["1234567890123456789012", "1"]),
+    "beyond a float": (["9007199254740993", "1"], ["9007199254740993", "1"]),
+    "codes with zeros at the end": (["250.00", "250.1"], ["250.00", "250.1"]),
+    "the same number written twice": (["250.0", "250"], ["250.0", "250"]),
+    "plus": (["+1", "2"], ["+1", "2"]),
+    "words": (["NA", "1"], ["NA", "1"]),
+    "truth": (["true", "false"], ["true", "false"]),
+    "dates": (["2024-01-02", "2024-01-03 10:00"], ["2024-01-02", "2024-01-03 10:00"]),
+    "nothing": (["", ""], [None, None]),
+    "other digits": (["٣", "1"], ["٣", "1"]),
+    "late": (["1"] * 600 + ["007"], ["1"] * 600 + ["007"]),
+    "whole": (["-5", "0", ""], [-5, 0, None]),
+    "real": (["0.5", "1.0", "1e-05".replace("1e", "1.0e")], [0.5, 1.0, 1e-5]),
+    "mixed": (["1", "2.5", "-0.25"], [1.0, 2.5, -0.25]),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "ndjson"])
+def test_other_columns_of_text_become_numbers_only_without_loss(tmp_path, monkeypatch, name, ending):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 1000)
+    cells, expected = CELLS[name]
+    (tmp_path / "in.csv").write_text("p,z\n" + "".join(f"0.5,{one}\n" for one in cells), encoding="utf-8")
+    apply(tmp_path / "in.csv", tmp_path / f"out.{ending}")
+    written = [row["z"] for row in read(tmp_path / f"out.{ending}")]
+    assert written == expected
+    assert {type(one) for one in written} == {type(one) for one in expected}
+
+
+def test_a_weight_is_a_number_however_it_is_written(tmp_path):
+    (tmp_path / "in.csv").write_text("p;weight;code\n0,5;1,50;1,50\n0,25;2,00;2,00\n")
+    apply(tmp_path / "in.csv", tmp_path / "out.parquet")
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table["weight"].to_pylist() == [1.5, 2.0]
+    assert table["code"].to_pylist() == ["1,50", "2,00"]
+    assert table["p"].to_pylist() == [0.5, 0.25]
 
 
 def test_classes_get_a_column_each(tmp_path):

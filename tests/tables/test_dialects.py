@@ -284,3 +284,35 @@ def test_every_block_of_a_file_is_decoded(tmp_path, monkeypatch):
     for encoding in ("utf-8", "utf-16", "cp1252"):
         path = write(tmp_path, ("y;p;domain\n" + lines).encode(encoding))
         np.testing.assert_array_equal(read_predictions(path).p, p)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+@pytest.mark.parametrize(
+    ("rows", "row"),
+    [
+        ('1,0.5,a\n0,0.25,"b\n1,0.75,c\n0,0.5,d\n', 2),  # swallows two rows
+        ('1,0.5,a\n0,0.25,"b', 2),  # the last cell of all
+        ('1,0.5,"a ""b"" c"\n0,0.25,"b""\n1,0.75,ä\n', 2),
+        ('1,0.5,5" pipe\n0,0.25,"b\n' + "1,0.75,c\n" * 3 + '1,0.5,"', 2) if False else ('0,0.25,"\n', 1),
+    ],
+)
+def test_a_quotation_mark_that_nothing_closes_is_refused_with_its_row(tmp_path, refusal, encoding, rows, row):
+    path = tmp_path / "t.csv"
+    path.write_bytes(("y,p,domain\n" + rows).encode(encoding))
+    assert refusal(read_predictions, path) == (
+        f"file {str(path)!r} at data row {row} has a quotation mark that nothing closes; "
+        'close it, or write "" for one that belongs to the text.'
+    )
+
+
+def test_one_inch_is_no_open_quotation(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('y,p,domain\n1,0.5,5" pipe\n0,0.25,b\n1,0.75,"two\nlines"\n')
+    table = read_predictions(path)
+    assert [table.domains.names[code] for code in table.domains.codes] == ['5" pipe', "b", "two\nlines"]
+
+
+def test_a_header_that_is_too_long_is_a_sentence(tmp_path, refusal):
+    path = tmp_path / "t.csv"
+    path.write_text(f"y,p,{'d' * 140_000}\n1,0.5,a\n")
+    assert "has a column name of more than 131,072 characters; check that" in refusal(read_predictions, path)

@@ -104,6 +104,15 @@ def say_notes(table: PredictionTable, source: str) -> None:
         click.echo(f"{source}: {note}.", err=True)
 
 
+def say_regression(table: PredictionTable, source: str) -> None:
+    """Say on standard error that labels are taken for a regression's targets, which nobody has said."""
+    import numpy as np
+
+    row = int(np.argmax((table.y != 0) & (table.y != 1)))
+    value = f"column {table.columns.label!r} has {table.y[row]:g}"
+    click.echo(f"{source}: task: regression (guessed: {value}).", err=True)
+
+
 def say_how_read(source: str | Path) -> None:
     """Say on standard error how a file of text is read that is not written as its ending says."""
     from clovecal.tables import open_table
@@ -312,6 +321,7 @@ __all__ = [
     "reject_input_as_output",
     "say_how_read",
     "say_notes",
+    "say_regression",
     "table_options",
     "telling",
     "terminated_as_interrupted",

@@ -18,6 +18,7 @@ from clovecal.cli._console import (
     print_json,
     progress,
     reject_input_as_output,
+    say_regression,
     table_options,
     telling,
 )
@@ -107,6 +108,8 @@ def command(
             threshold=threshold,
             labels_needed=labels_needed,
         )
+    if task is None and result.task == "regression":
+        say_regression(table, file)
     if report is not None:
         with progress("Writing the page"):
             made_by = shlex.join(["clovecal", *sys.argv[1:]])

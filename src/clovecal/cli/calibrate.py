@@ -17,6 +17,7 @@ from clovecal.cli._console import (
     print_json,
     progress,
     reject_input_as_output,
+    say_regression,
     table_options,
 )
 from clovecal.cli._registered import RegisteredName, RegisteredOption, import_option
@@ -85,13 +86,15 @@ def command(
         fitted = _able_to_adapt(chosen, table).fit_table(table)
     fitted.save(output, overwrite=force)
     calibrator = _of_the_method(fitted)
+    fitted_on = fitted.fitted_on_
+    regression = fitted_on is not None and fitted_on.task == "regression"
+    if regression:
+        say_regression(table, file)
     if as_json:
         print_json({"calibrator": str(output), "method": method, **_details(calibrator)})
         return
     domains = len(table.domains.names)
     click.echo(f"{method} calibrator fitted on {table.n_rows:,} rows of {domains} domain{'s' * (domains != 1)}.")
-    fitted_on = fitted.fitted_on_
-    regression = fitted_on is not None and fitted_on.task == "regression"
     _describe(calibrator, "Squared error" if regression else "Brier score")
     if fitted is not calibrator:
         click.echo(f"It can be adapted to a new domain with a few labels there: clovecal adapt {output} …")

@@ -27,6 +27,7 @@ from clovecal.domains.sums import OutcomeCells
 # For a size of the true gaps: the true error, and simulated observed errors in ascending order.
 Simulator: TypeAlias = Callable[[float], tuple[float, FloatArray]]
 
+MOST_ROWS = 2**53  # that are drawn, however large the sum of the weights is
 _ROUNDING = 1e-12  # of equal errors computed in two ways
 _TAIL_DRAWS = 5  # fewer draws beyond a quantile say little about where it is
 _CLEAR = 2  # times the largest error that noise alone gave is an error that noise has little to do with
@@ -289,7 +290,7 @@ def _deviations_at_null(bins: BinNoise, draws: int, rng: np.random.Generator) ->
     """
     if bins.variance is not None:
         return np.asarray(_standardised(bins, draws, rng) * np.sqrt(bins.variance / bins.weight))
-    count, score = np.maximum(np.rint(bins.weight), 1.0), np.clip(bins.score, 0.0, 1.0)
+    count, score = np.clip(np.rint(bins.weight), 1.0, MOST_ROWS), np.clip(bins.score, 0.0, 1.0)
     return np.asarray(rng.binomial(count.astype(np.int64), score, size=(draws, len(count))) / count - score)
 
 
@@ -319,7 +320,7 @@ class _Noise:
 
     @classmethod
     def draw(cls, bins: BinNoise, draws: int, rng: np.random.Generator) -> _Noise:
-        n = max(round(bins.weight.sum()), 1)
+        n = min(max(round(bins.weight.sum()), 1), MOST_ROWS)
         counts = rng.multinomial(n, bins.weight / bins.weight.sum(), size=draws).astype(np.float64)
         normal = _standardised(bins, draws, rng)
         filled = (counts > 0).astype(np.float64)

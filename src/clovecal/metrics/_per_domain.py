@@ -23,6 +23,7 @@ from clovecal._checks import (
 )
 from clovecal.domains import DomainEstimator, DomainResult, Domains, domain_result, pooled_value
 from clovecal.errors import InputError
+from clovecal.metrics._intervals import MOST_ROWS
 from clovecal.rows import MEANINGS_OF_WEIGHTS, Rows, zeros_and_ones
 
 Metric = Callable[..., float]
@@ -351,7 +352,7 @@ class _CallableEstimator:
         if self.weight is None or self.weights == "sampling":
             return rng.choice(rows, size=len(rows)), None
         weight = self.weight[rows]
-        count = rng.multinomial(max(round(weight.sum()), 1), weight / weight.sum())
+        count = rng.multinomial(min(max(round(weight.sum()), 1), MOST_ROWS), weight / weight.sum())
         return rows[count > 0], count[count > 0].astype(np.float64)
 
     def _value(self, rows: IntArray, weight: FloatArray | None = None) -> float:

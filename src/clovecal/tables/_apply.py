@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +15,7 @@ from clovecal.errors import InputError
 from clovecal.files import check_writable
 from clovecal.progress import SILENT, Progress
 from clovecal.scores import FittedOn, ScoreRangeWarning, SeenScores
-from clovecal.tables.columns import is_text_type, numbers_in_text, numbers_of
+from clovecal.tables.columns import NUMBER, is_text_type, numbers_in_text, numbers_of
 from clovecal.tables.formats import TableFile, data_row_error
 from clovecal.tables.roles import find_roles
 from clovecal.tables.writing import output_format, table_writer
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TEXT = ("csv", "tsv")
+# How numbers are written that a reader of numbers gives back: whole ones, any without zeros at the end, and floats.
+_WRITTEN_AS = {
+    "whole": r"^(?:0|-?[1-9][0-9]{0,14})$",
+    "short": r"^-?(?:(?:0|[1-9][0-9]{0,14})|(?:0|[1-9][0-9]{0,14})MARK[0-9]{0,16}[1-9])$",
+    "float": r"^-?(?:0|[1-9][0-9]{0,14})MARK(?:0|[0-9]{0,16}[1-9])(?:e[+-][0-9]{2,3})?$",
+}
 
 
 class Predictor(Protocol):
@@ -91,9 +99,10 @@ def apply_to_file(
     taken = next((name for name in added if name in table.columns), None)
     if taken is not None:
         raise InputError("column", f"is {column!r}, but {table.name!r} has {taken!r} already", "name another")
-    as_text = table.columns if table.format in _TEXT and format in _TEXT else ()
-    rows, seen = 0, None
     decimal = table.decimal(names)
+    as_text = table.columns if table.format in _TEXT else ()
+    types = _types_without_loss(table, names, decimal) if table.format in _TEXT and format not in _TEXT else {}
+    rows, seen = 0, None
     done = progress.task(f"Calibrating {table.name}")
     with table_writer(path, overwrite=overwrite) as write:
         for batch in table.batches(as_text=as_text, decimal=decimal):
@@ -106,6 +115,7 @@ def apply_to_file(
                 _reject_other_scale(values, fitted_on, names, rows)
                 here = SeenScores.of(values, fitted_on)
                 seen = here if seen is None else seen + here
+            batch = _typed(batch, types, decimal)
             write(_with_calibrated(batch, calibrator, values, added))
             rows += batch.num_rows
             done.advance(batch.num_rows)
@@ -115,6 +125,47 @@ def apply_to_file(
     if far is not None:
         warnings.warn(far, ScoreRangeWarning, stacklevel=2)
     return rows
+
+
+def _types_without_loss(table: TableFile, scores: tuple[str, ...], decimal: str) -> dict[str, pa.DataType]:
+    """Return the columns of a text format that can be numbers elsewhere: those whose cells could be written again.
+
+    That is known only when every row was looked at. ``007`` is no number, nor are twenty digits, and a code such as
+    ``250.00`` would lose its zeros.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    weight = find_roles(table.columns, (), optional=("weight",)).weight
+    written = {kind: pattern.replace("MARK", re.escape(decimal)) for kind, pattern in _WRITTEN_AS.items()}
+    possible = {name: {**written} for name in table.columns if name not in scores}
+    if weight in possible:
+        possible[weight]["weight"] = NUMBER[decimal]  # which has to be one, however it is written
+    found = dict.fromkeys(possible, False)
+    for batch in table.batches(list(possible), as_text=table.columns, decimal=decimal) if possible else ():
+        for name, kinds in possible.items():
+            cells = pc.drop_null(batch.column(name))
+            found[name] = found[name] or len(cells) > 0
+            for kind, pattern in tuple(kinds.items()):
+                if not pc.all(pc.match_substring_regex(cells, pattern), min_count=0).as_py():
+                    del kinds[kind]
+    types = {
+        name: pa.int64() if "whole" in kinds else pa.float64()
+        for name, kinds in possible.items()
+        if kinds and found[name]
+    }
+    return types | dict.fromkeys(scores, pa.float64())
+
+
+def _typed(batch: pa.RecordBatch, types: Mapping[str, pa.DataType], decimal: str) -> pa.RecordBatch:
+    import pyarrow.compute as pc
+
+    for number, name in enumerate(batch.schema.names):
+        if name in types:
+            text = pc.utf8_trim_whitespace(batch.column(number))
+            text = pc.replace_substring(text, ",", ".") if decimal == "," else text
+            batch = batch.set_column(number, name, pc.cast(text, types[name]))
+    return batch
 
 
 def _scores(batch: pa.RecordBatch, names: tuple[str, ...], first: int, decimal: str) -> FloatArray:

@@ -11,9 +11,11 @@ import csv
 import gzip
 import io
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -141,7 +143,8 @@ def find_dialect(path: Path, usual: str, shown: str) -> Dialect:
     rows = list(io.StringIO(text, newline=""))[before:]  # lines as a CSV parser knows them
     if separator is None:
         separator = _separator_of(rows, usual, shown)
-    names, lines = _header(rows, separator)
+    names, lines = _header(rows, separator, shown)
+    _reject_open_quote(path, packed, encoding, separator, before + lines, shown)
     body = rows[lines:] if whole else rows[lines:-1]  # the last line may go on
     found = _Decimals()
     if any("," in row for row in body) and (separator != "," or any('"' in row for row in body)):
@@ -255,13 +258,45 @@ def _is_even(rows: Sequence[Sequence[str]], cells: int) -> bool:
     return all(len(row) in (0, cells) for row in rows[: max(2, len(rows) - 1)])
 
 
-def _header(rows: Sequence[str], separator: str) -> tuple[tuple[str, ...], int]:
+def _header(rows: Sequence[str], separator: str, shown: str) -> tuple[tuple[str, ...], int]:
     """Return the column names, and the lines that they take: the first row as a CSV parser sees it."""
     reader = csv.reader(rows, delimiter=separator)
-    names = [name.strip() for name in next(reader, ())]
+    try:
+        names = [name.strip() for name in next(reader, ())]
+    except csv.Error:
+        limit = f"{csv.field_size_limit():,}"
+        raise InputError(
+            shown, f"has a column name of more than {limit} characters", "check that its first line is a header"
+        ) from None
     if names.count("") > 1:  # as behind separators at the end of each line
         names = [name or f"column {number}" for number, name in enumerate(names, start=1)]
     return tuple(names), reader.line_num
+
+
+def _reject_open_quote(path: Path, packed: bool, encoding: str, separator: str, header: int, shown: str) -> None:
+    """Raise if a quoted cell goes on to the end of the file: what should be rows would be a text with lines in it."""
+    with unpacked(path, packed) as file:
+        quotes = sum(piece.count(b'"') for piece in iter(lambda: file.read(_PIECE), b""))
+    if quotes == 0 or (quotes % 2 == 0 and "utf-16" not in encoding):  # where the byte may be half a character
+        return
+    limit = csv.field_size_limit(sys.maxsize >> 1)
+    try:
+        with unpacked(path, packed) as file, io.TextIOWrapper(file, encoding, errors="replace", newline="") as lines:
+            end = "the end"
+            rows, last = 0, [end]
+            for last in csv.reader(chain(islice(lines, header, None), [end]), delimiter=separator):
+                rows += bool(last)  # a blank line is no row
+    finally:
+        csv.field_size_limit(limit)
+    if last != [end]:
+        raise InputError(
+            shown,
+            "has a quotation mark that nothing closes",
+            'close it, or write "" for one that belongs to the text',
+            row=rows - 1,
+            row_name="data row",
+            first_row=1,
+        )
 
 
 def _cells(rows: Sequence[str], separator: str) -> Iterator[list[str]]:
