@@ -222,8 +222,9 @@ def test_half_precision_softmax_rows_count_as_summing_to_one():
     assert checked_rows(np.zeros(50, int), p).p.shape == (50, 10)
 
 
-def test_finite_numbers_whose_sum_overflows_are_finite():
-    assert Rows.without_domains([0.5, 1.5], [1e308, 1e308], task="regression").p.tolist() == [1e308, 1e308]
+def test_finite_numbers_whose_sum_overflows_are_not_called_infinite(refusal):
+    said = refusal(Rows.without_domains, [0.5, 1.5], [1e308, 1e308], task="regression")
+    assert said == "p at row 0 is 1e+308 in size, too large for sums of squares; repair such rows."
 
 
 def test_the_edges_of_the_unit_interval_are_probabilities():
@@ -569,3 +570,9 @@ def test_small_sampling_weights_keep_their_digits():
     weight = np.array([1.0, 1.2345678e-9, 2.3456789e-9, 1.0])
     rows = Rows.of([0, 1, 1, 0], [0.2, 0.9, 0.6, 0.4], sample_weight=weight, weights="sampling", domains=list("aabb"))
     assert rows.weight / rows.weight[0] == pytest.approx(weight, rel=1e-11)
+
+
+@pytest.mark.parametrize("value", [1e101, -1e300])
+def test_numbers_too_large_to_square_are_refused_with_their_row(refusal, value):
+    said = refusal(Rows.of, [0.5, 1.5, 2.5], [0.5, value, 2.5], domains=list("aab"), task="regression")
+    assert said == f"p at row 1 is {abs(value):g} in size, too large for sums of squares; repair such rows."

@@ -139,9 +139,15 @@ def check_finite_rows(array: FloatArray, name: str) -> FloatArray:
                 f"drop or repair {'that row' if len(bad) == 1 else 'those rows'}",
                 row=int(bad[0]),
             )
+    if name != "sample_weight" and max(float(array.max()), -float(array.min())) > _LARGEST:  # weights are scaled
+        row = int(np.argmax(np.abs(array).reshape(len(array), -1).max(axis=1)))
+        raise InputError(
+            name, f"is {np.abs(array[row]).max():g} in size, too large for sums of squares", "repair such rows", row=row
+        )
     return array
 
 
+_LARGEST = 1e100  # of numbers whose squares are summed
 _LARGEST_EXPONENT = 200  # of two: weights from 1e-60 to 1e60 are left alone
 
 
@@ -194,38 +200,45 @@ def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> None:
         raise InputError(name, f"is {_show(value)}", f"choose one of {', '.join(map(_show, choices))}")
 
 
-def check_count(value: Any, name: str, *, at_least: int = 1) -> int:
+def check_count(value: Any, name: str, *, at_least: int = 1, at_most: int | None = None) -> int:
     """Check an option that counts something."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
         raise InputError(name, f"is {_show(value)}", f"pass a whole number of at least {at_least}")
+    if at_most is not None and value > at_most:
+        raise InputError(name, f"is {_show(value)}", f"pass a whole number from {at_least} to {at_most:,}")
     return int(value)
+
+
+def check_bins(bins: Any) -> int:
+    """Check a number of bins, which each domain has in memory."""
+    return check_count(bins, "bins", at_most=10_000)
 
 
 def check_positive(value: Any, name: str) -> float:
     """Check an option that must be a positive, finite number."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < math.inf:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < _float(value) < math.inf:
         raise InputError(name, f"is {_show(value)}", "pass a positive number")
     return float(value)
 
 
 def check_not_negative(value: Any, name: str) -> float:
     """Check an option that must be a finite number of 0 or more."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= _float(value) < math.inf:
         raise InputError(name, f"is {_show(value)}", "pass a number of 0 or more")
     return float(value)
 
 
 def check_fraction(value: Any, name: str) -> float:
     """Check an option that must lie strictly between 0 and 1, such as a confidence level."""
-    if not isinstance(value, Real) or not 0 < float(value) < 1:
-        hint = " (write 0.95 for 95%)" if isinstance(value, Real) and float(value) > 1 else ""
+    if not isinstance(value, Real) or not 0 < _float(value) < 1:
+        hint = " (write 0.95 for 95%)" if isinstance(value, Real) and _float(value) > 1 else ""
         raise InputError(name, f"is {_show(value)}", f"pass a number between 0 and 1{hint}")
     return float(value)
 
 
 def check_share(value: Any, name: str, *, remedy: str = "pass a number from 0 to 1") -> float:
     """Check an option that is a share: a number from 0 to 1, both included."""
-    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+    if not isinstance(value, Real) or not 0 <= _float(value) <= 1:
         raise InputError(name, f"is {_show(value)}", remedy)
     return float(value)
 
@@ -252,6 +265,14 @@ def how_to_get_probabilities(smallest: float, largest: float, whole: bool) -> st
     if smallest >= 0 and largest <= 100:
         return DIVIDE
     return "apply a sigmoid or softmax to logits, or calibrate raw scores first"
+
+
+def _float(value: Any) -> float:
+    """Return a number as a float, one beyond all floats as infinity."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _check_labels(y: Any, classes: int | None) -> AnyArray:
@@ -337,4 +358,7 @@ def _rows(count: int) -> str:
 
 
 def _show(value: Any) -> str:
-    return repr(value.item() if isinstance(value, np.generic) else value)
+    try:
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    except ValueError:  # a whole number of thousands of digits, which Python does not write out
+        return "a number of thousands of digits"

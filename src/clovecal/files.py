@@ -70,6 +70,21 @@ def replacing(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
         os.close(handle)
 
 
+def read_text(path: Path, *, at_most: int) -> str:
+    """Return the text of a file that should be small, read no further than ``at_most`` bytes.
+
+    Raises
+    ------
+    InputError
+        Where there is more, as in a device that never ends.
+    """
+    with path.open("rb") as file:
+        content = file.read(at_most + 1)
+    if len(content) > at_most:
+        raise InputError(f"file {str(path)!r}", f"has more than {at_most:,} bytes", "check that it is the right file")
+    return content.decode("utf-8")
+
+
 class Defect(Exception):
     """What is wrong with the content of a file, as words after "it is not usable"."""
 

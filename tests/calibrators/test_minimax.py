@@ -384,3 +384,15 @@ def test_shrinkage_outside_the_unit_interval_is_refused(shrinkage: float) -> Non
 def test_no_problems_are_refused() -> None:
     with pytest.raises(ValueError, match="problems is empty"):
         _minimax.solve([])
+
+
+def test_a_fit_that_takes_too_long_ends_with_the_gap_it_has():
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(size=300)
+    y = (rng.uniform(size=300) < scores).astype(float)
+    with pytest.warns(ConvergenceWarning, match="stopped at a duality gap of"):
+        fit = fit_one(scores, y, np.arange(300), max_seconds=0.0)
+    residuals = (predict(fit, scores) - y) ** 2
+    assert fit.worst == pytest.approx(residuals.max(), rel=1e-9)  # what is said of it holds
+    assert fit.lower_bound <= 0.25 <= fit.worst  # a constant of ½ gives every row the risk ¼
+    assert fit.gap == pytest.approx(fit.worst - fit.lower_bound)

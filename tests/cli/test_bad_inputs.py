@@ -88,7 +88,7 @@ CASES = {
     "broken json line": (
         {"t.ndjson": '{"y":0,"p":0.1,"domain":"a"}\n{"y":\n'},
         "audit t.ndjson",
-        r"file 't\.ndjson' cannot be read as ndjson \(",
+        r"file 't\.ndjson' at data row 2 is no JSON object; write one JSON object per line",
     ),
     "no encoding that is known": (
         {"t.csv": GOOD.replace("b\n", "Z\x81rich\n").encode("latin-1")},

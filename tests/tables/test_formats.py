@@ -253,9 +253,9 @@ BAD_FILES = {
     "broken line": (
         "t.ndjson",
         b'{"y":0,"p":0.1,"domain":"a"}\n{"y":1,"p":\n',
-        r"t\.ndjson' cannot be read as ndjson \(",
+        r"t\.ndjson' at data row 2 is no JSON object; write one JSON object per line",
     ),
-    "broken first line": ("t.ndjson", b'{"y":0,"p"\n', r"t\.ndjson' cannot be read as ndjson \("),
+    "broken first line": ("t.ndjson", b'{"y":0,"p"\n', r"t\.ndjson' at data row 1 is no JSON object"),
     "a workbook": (
         "t.xlsx",
         b"PK",

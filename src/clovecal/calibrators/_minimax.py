@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from time import monotonic
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +32,8 @@ Indices = NDArray[np.intp]
 INITIAL_RUNS = 512
 # Differences of risks below this fraction of the targets' second moment are rounding, not suboptimality.
 ROUNDING = 1e-14
+# Thousands of domains of a row or two each take minutes to certify, and little is gained after the first.
+MOST_SECONDS = 60.0
 # With more domains than this per block, Newton's equations are solved over the blocks.
 MOST_DENSE = 4
 
@@ -79,6 +82,7 @@ def solve(
     shrinkage: float = 0.0,
     tol: float = 1e-8,
     max_iterations: int = 100,
+    max_seconds: float = MOST_SECONDS,
 ) -> MinimaxFit:
     """Fit monotone functions, one a problem, that minimise the worst domain's risk.
 
@@ -96,6 +100,8 @@ def solve(
         Gap to reach, relative to the objective attained.
     max_iterations : int
         Full-resolution passes before giving up with a warning.
+    max_seconds : float
+        Time after which the search ends with a warning, and with the fit and the gap that it has by then.
 
     Returns
     -------
@@ -135,12 +141,20 @@ def solve(
 
     starts = [_even_starts(cells) for cells in problems]
     weights = interior
+    deadline = monotonic() + max_seconds
     iterations = 0
     while True:
         iterations += 1
         runs = [cells.runs(start) for cells, start in zip(problems, starts, strict=True)]
         dual = _RestrictedDual(runs, at_zero, caps)
-        weights, point = _maximise(dual, weights, interior=interior, relative_gap=tol / 10, absolute_gap=rounding / 10)
+        weights, point = _maximise(
+            dual,
+            weights,
+            interior=interior,
+            relative_gap=tol / 10,
+            absolute_gap=rounding / 10,
+            deadline=deadline,
+        )
         worst = dual.assess(weights, point).objective
         passes = [_full_pass(cells, start, weights) for cells, start in zip(problems, starts, strict=True)]
         lower_bound = float(weights @ at_zero) - sum(fit.explained for _, _, fit in passes)
@@ -149,7 +163,7 @@ def solve(
             break
         refined = [np.union1d(start, fit.starts) for _, start, fit in passes]
         stuck = all(len(new) == len(old) for new, old in zip(refined, starts, strict=True))
-        if stuck or iterations >= max_iterations:
+        if stuck or iterations >= max_iterations or monotonic() > deadline:
             _warn_of_gap(worst - lower_bound, worst, tol)
             break
         starts = refined
@@ -302,6 +316,7 @@ def _maximise(
     interior: Floats,
     relative_gap: float,
     absolute_gap: float,
+    deadline: float,
     max_steps: int = 200,
 ) -> tuple[Floats, _DualPoint]:
     """Maximise the dual by Newton's method on dual(λ) + μ Σ (log λ_e + log(cap_e − λ_e)), with μ falling along the gap.
@@ -313,7 +328,7 @@ def _maximise(
     barrier = np.inf
     for step_number in range(max_steps):
         found = dual.assess(weights, point)
-        if found.gap <= max(relative_gap * abs(found.objective), absolute_gap):
+        if found.gap <= max(relative_gap * abs(found.objective), absolute_gap) or monotonic() > deadline:
             break
         if step_number == 0:  # a vanished weight would take many steps to grow back
             weights = 0.99 * weights + 0.01 * interior

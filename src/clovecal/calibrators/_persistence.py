@@ -11,10 +11,11 @@ from clovecal.calibrators import stored
 from clovecal.calibrators._base import Calibrator
 from clovecal.calibrators._registry import registered_class
 from clovecal.errors import InputError
-from clovecal.files import Defect, check_format, check_writable, replacing
+from clovecal.files import Defect, check_format, check_writable, read_text, replacing
 
 FORMAT = "clovecal calibrator"
 VERSION = 1
+_MOST_BYTES = 1 << 28  # far more than any map needs
 
 
 def save(calibrator: Calibrator, path: str | Path, *, overwrite: bool) -> None:
@@ -66,9 +67,11 @@ def load_calibrator(path: str | Path) -> Calibrator:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path, at_most=_MOST_BYTES))
     except FileNotFoundError:
         raise InputError(f"path {str(path)!r}", "does not exist", "check the name") from None
+    except InputError:
+        raise
     except (ValueError, RecursionError, OSError) as error:
         raise InputError(
             f"path {str(path)!r}", f"is not readable as JSON ({error})", "it may be truncated: save it again"

@@ -12,7 +12,6 @@ import click
 from clovecal import __version__
 from clovecal.cli._console import LazyGroup, ready_streams, terminated_as_interrupted
 from clovecal.errors import InputError
-from clovecal.text import printable
 
 _COMMANDS = {
     "audit": "Tell whether the model is equally right in every domain.",
@@ -74,4 +73,6 @@ def main() -> None:
 
 
 def _say(sentence: str) -> None:
+    from clovecal.text import printable  # needs numpy, which help does not
+
     click.echo(f"clovecal: {printable(sentence)}", err=True)

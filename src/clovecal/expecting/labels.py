@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from clovecal._checks import FloatArray, IntArray, as_numpy, check_count, check_fraction, check_rng
+from clovecal._checks import FloatArray, IntArray, as_numpy, check_bins, check_count, check_fraction, check_rng
 from clovecal.calibrators import AdaptedCalibrator, HierarchicalCalibrator, ScoredRows
 from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
@@ -230,7 +230,7 @@ def labels_needed_of(
 ) -> LabelsNeeded | None:
     """Do what `labels_needed` does, for rows that are checked."""
     tried = _checked_labels(labels)
-    draws, bins, ci = check_count(draws, "draws"), check_count(bins, "bins"), check_fraction(ci, "ci")
+    draws, bins, ci = check_count(draws, "draws"), check_bins(bins), check_fraction(ci, "ci")
     generator = check_rng(rng)
     model = HierarchicalCalibrator() if calibrator is None else calibrator
     ranks = None if order is None else _ranks(order, len(rows))

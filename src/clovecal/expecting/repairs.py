@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._checks import FloatArray, IntArray, check_count, check_fraction, check_rng
+from clovecal._checks import FloatArray, IntArray, check_bins, check_fraction, check_rng
 from clovecal.calibrators import CALIBRATORS, Calibrator, ScoredRows
 from clovecal.calibrators.held_out import leave_domains_out
 from clovecal.domains import Domains, Name
@@ -197,7 +197,7 @@ def expect_repairs_of(
     progress: Progress = SILENT,
 ) -> RepairStudy | None:
     """Judge each way of recalibrating rows that are checked, as `expect_repairs` does."""
-    bins, ci, generator = check_count(bins, "bins"), check_fraction(ci, "ci"), check_rng(rng)
+    bins, ci, generator = check_bins(bins), check_fraction(ci, "ci"), check_rng(rng)
     names = rows.domains.names
     if len(names) < 2:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._checks import AnyArray, FloatArray, check_choice, check_count
+from clovecal._checks import AnyArray, FloatArray, check_bins, check_choice
 from clovecal.domains.sums import divide_or, equal_width_bins, weighted_counts
 from clovecal.metrics._brier import brier
 from clovecal.metrics._per_domain import value_of
@@ -77,7 +77,7 @@ def brier_decomposition(
 def brier_decomposition_of(rows: Rows, *, by: str = "scores", bins: int = 10) -> BrierDecomposition:
     """Split the Brier score of rows that are checked, as `brier_decomposition` does."""
     check_choice(by, "by", ("scores", "bins", "isotonic"))
-    check_count(bins, "bins")
+    check_bins(bins)
     weight = np.ones(len(rows)) if rows.weight is None else rows.weight
     if rows.multiclass:
         columns = [(rows.y == c, rows.p[:, c]) for c in range(rows.p.shape[1])]

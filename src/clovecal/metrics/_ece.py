@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clovecal._checks import check_count
+from clovecal._checks import check_bins
 from clovecal.domains import pooled_value
 from clovecal.metrics._aspects import outcomes_and_scores
 from clovecal.metrics._binned import BinnedGap
@@ -91,7 +91,7 @@ def ece(
 
 
 def _prepare(rows: Rows, *, bins: int, binning: str, norm: str, of: str | None, debias: bool) -> BinnedGap:
-    check_count(bins, "bins")
+    check_bins(bins)
     return BinnedGap(
         columns=outcomes_and_scores(rows, of),
         weight=rows.weight,

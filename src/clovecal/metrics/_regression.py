@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clovecal._checks import check_choice, check_count
+from clovecal._checks import check_bins, check_choice
 from clovecal.domains import pooled_value
 from clovecal.errors import InputError
 from clovecal.metrics._binned import BinnedGap
@@ -78,7 +78,7 @@ def called_f() -> Iterator[None]:
 
 def _prepare(rows: Rows, *, moment: int, bins: int, norm: str, debias: bool) -> BinnedGap:
     check_choice(moment, "moment", (1, 2))
-    check_count(bins, "bins")
+    check_bins(bins)
     predicted = rows.score
     if moment == 2:
         if rows.p.ndim == 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._checks import AnyArray, FloatArray, IntArray, check_choice, check_count, check_fraction
+from clovecal._checks import AnyArray, FloatArray, IntArray, check_bins, check_choice, check_fraction
 from clovecal.domains import Name
 from clovecal.domains.sums import divide_or, equal_mass_bins, equal_width_bins, weighted_counts
 from clovecal.metrics._aspects import outcomes_and_scores
@@ -136,7 +136,7 @@ def reliability_curves_of(
 def _checked_options(bins: int, binning: str, interval: str, ci: float) -> tuple[int, float]:
     check_choice(binning, "binning", ("width", "mass"))
     check_choice(interval, "interval", ("wilson", "jeffreys"))
-    return check_count(bins, "bins"), check_fraction(ci, "ci")
+    return check_bins(bins), check_fraction(ci, "ci")
 
 
 def _bins_of(score: FloatArray, weights: FloatArray | None, bins: int, binning: str) -> tuple[IntArray, FloatArray]:

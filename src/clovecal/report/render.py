@@ -89,7 +89,7 @@ def write_report(report: Report, path: str | Path, *, overwrite: bool = False) -
     path = check_writable(path, overwrite=overwrite)
     page = render(report)
     with replacing(path, overwrite=overwrite) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8", errors="backslashreplace")  # a file name that is not UTF-8
 
 
 @cache

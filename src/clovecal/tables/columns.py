@@ -308,6 +308,10 @@ def names_of(array: Any, name: str, first: int) -> tuple[list[Any], AnyArray]:
     """
     import pyarrow as pa
 
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
+        what = "nothing" if pa.types.is_null(kind) else f"{kind} values"
+        raise InputError(f"column {name!r}", f"holds {what}", "it must hold one name or number per row")
     _reject_missing(array, name, first)
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return encoded.dictionary.to_pylist(), _as_numpy(encoded.indices)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ARRAYS = {"features": ("X", "features"), "label": ("y", "label", "labels"), "domain": ("domains", "domain")}
+
+# What numpy and zipfile raise for archives that are damaged, encrypted, packed in another way or made up.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    TypeError,
+    KeyError,
+    SyntaxError,
+    tokenize.TokenError,
+    NotImplementedError,
+    RuntimeError,
+    OverflowError,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,15 +123,18 @@ def _from_archive(path: Path, label: str | None, domains: Sequence[str], require
     if not zipfile.is_zipfile(path):
         raise InputError(f"file {str(path)!r}", "cannot be read as npz: it is not a complete archive", "write it again")
     try:
+        _reject_more_than_there_is(path)
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except ValueError:
-        raise InputError(
-            f"file {str(path)!r}",
-            "cannot be read as npz: an array in it holds Python objects",
-            "store text and numbers",
-        ) from None
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
+            arrays = {name: one for name in archive.files if isinstance(one := archive[name], np.ndarray)}
+    except _UNREADABLE as error:
+        if isinstance(error, InputError):
+            raise
+        if "allow_pickle" in str(error):
+            raise InputError(
+                f"file {str(path)!r}",
+                "cannot be read as npz: an array in it holds Python objects",
+                "store text and numbers",
+            ) from None
         raise InputError(f"file {str(path)!r}", "cannot be read as npz: it is damaged", "write it again") from None
     x_name = _array_name(arrays, "features", None, path)
     X = arrays[x_name]
@@ -141,6 +162,21 @@ def _from_archive(path: Path, label: str | None, domains: Sequence[str], require
     for name in filter(None, (x_name, y_name, *chosen)):
         _reject_not_finite(arrays[name], name)
     return FeatureRows(X, None if y_name is None else (y_name, arrays[y_name]), _domain_columns(arrays, chosen))
+
+
+def _reject_more_than_there_is(path: Path) -> None:
+    """Raise if an array claims other bytes than its archive has, before room is made for them."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if not member.filename.endswith(".npy"):
+                continue
+            with archive.open(member) as file:
+                if np.lib.format.read_magic(file) == (1, 0):
+                    shape, _, kind = np.lib.format.read_array_header_1_0(file)
+                else:
+                    shape, _, kind = np.lib.format.read_array_header_2_0(file)
+                if not kind.hasobject and math.prod(shape) * kind.itemsize != member.file_size - file.tell():
+                    raise ValueError("its header does not fit its content")
 
 
 def _array_name(

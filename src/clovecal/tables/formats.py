@@ -9,15 +9,17 @@ from __future__ import annotations
 import glob
 import io
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clovecal.errors import InputError, needs
-from clovecal.tables.dialects import THOUSANDS, Dialect, find_dialect, is_packed, unpacked
+from clovecal.tables.dialects import THOUSANDS, Dialect, find_dialect, is_packed
+from clovecal.tables.json_lines import check_json_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,8 +144,6 @@ class TableFile:
         decimal
             The decimal mark of a text format; None: as the columns have it that are read as numbers.
         """
-        import pyarrow as pa
-
         if decimal is None:
             decimal = self.decimal(list(as_numbers) or None)
         for number, path in enumerate(self.paths):
@@ -152,8 +152,10 @@ class TableFile:
                 if dialect is not None:
                     yield from _read_text(path, dialect, columns, as_text, as_numbers, decimal)
                 else:
-                    yield from _read(path, self.format, columns, as_numbers, as_names)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError, zlib.error) as error:
+                    for batch in _read(path, self.format, columns, as_numbers, as_names):
+                        batch.validate(full=True)  # offsets, categories and texts may be anything in such a file
+                        yield batch
+            except (*_arrow_errors(), OSError, EOFError, zlib.error) as error:
                 raise self._reading_error(path, dialect, decimal, error) from None
 
     def empty(self) -> InputError:
@@ -246,7 +248,11 @@ def open_table(source: str | Path, *, format: str | None = None) -> TableFile:
     """
     needs("pyarrow", "tables", "reading files")
     if str(source) == "-":
-        paths: tuple[Path, ...] = (_spooled_input(),)
+        paths: tuple[Path, ...] = (_spooled(sys.stdin.buffer),)
+        format = format or "csv"
+    elif _is_pipe(Path(source)):
+        with Path(source).open("rb") as pipe:
+            paths = (_spooled(pipe),)
         format = format or "csv"
     else:
         paths = find_paths(str(source))
@@ -328,14 +334,25 @@ def _reject_another_format(path: Path, shown: str) -> None:
             raise InputError(shown, f"is {what}, not text", remedy)
 
 
-def _spooled_input() -> Path:
-    """Copy standard input to a temporary file: it is read twice, for its columns and for its rows."""
+def _is_pipe(path: Path) -> bool:
+    """Whether this can be read only once, as /dev/stdin and what a shell's <(…) names; a device is refused."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # among others a glob
+        return False
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise InputError(f"file {str(path)!r}", "is a device", "name a file, or - for standard input")
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _spooled(source: BinaryIO) -> Path:
+    """Copy standard input or a pipe to a temporary file: it is read twice, for its columns and for its rows."""
     import atexit
     import shutil
     import tempfile
 
     with tempfile.NamedTemporaryFile(prefix="clovecal-", delete=False) as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
+        shutil.copyfileobj(source, file)
     path = Path(file.name)
     atexit.register(path.unlink, missing_ok=True)
     return path
@@ -356,15 +373,21 @@ def _column_names(path: Path, format: str, shown: str) -> tuple[str, ...]:
 
             return tuple(pq.read_schema(path).names)
         if format == "arrow":
-            with pa.memory_map(str(path)) as source:
+            with pa.OSFile(str(path)) as source:
                 return tuple(pa.ipc.open_file(source).schema.names)
         import pyarrow.json as pj
 
-        with unpacked(path, is_packed(path)) as lines:
-            first = next((line for line in lines if line.strip()), b"")
+        first = check_json_lines(path, shown)
         return tuple(pj.read_json(io.BytesIO(first)).column_names)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, EOFError, zlib.error) as error:
+    except (*_arrow_errors(), OSError, EOFError, zlib.error) as error:
         raise _unreadable(shown, format, error) from None
+
+
+def _arrow_errors() -> tuple[type[Exception], ...]:
+    """Return what pyarrow raises for a file that is damaged or holds what it cannot read."""
+    import pyarrow as pa
+
+    return pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, UnicodeDecodeError
 
 
 def _read(
@@ -386,7 +409,8 @@ def _read(
         with pq.ParquetFile(path, read_dictionary=named) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=chosen)
     elif format == "arrow":
-        with pa.memory_map(str(path)) as source:
+        # Not mapped into memory: a file that is cut off meanwhile would end the process.
+        with pa.OSFile(str(path)) as source:
             reader = pa.ipc.open_file(source)
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)

@@ -6,6 +6,7 @@ or where they overlap in 0/1 columns ``domain_…``; features in ``emb_0``, ``em
 
 from __future__ import annotations
 
+import base64
 import csv
 import json
 import math
@@ -140,7 +141,8 @@ def table_writer(path: str | Path, *, overwrite: bool = False) -> Iterator[Write
 
     Notes
     -----
-    The first batch's schema is the file's. In CSV only the texts that need quotes have some.
+    The first batch's schema is the file's. In CSV only the texts that need quotes have some. Text formats have bytes in
+    base64, and JSON has null for NaN and infinity.
     """
     path = check_writable(path, overwrite=overwrite)
     format = output_format(path)
@@ -198,10 +200,23 @@ def _write_json(file: TextIO, rows: pa.Table | pa.RecordBatch) -> None:
 
 def _json_line(row: dict[str, Any]) -> str:
     try:
-        return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(row, default=_text_of, ensure_ascii=False, allow_nan=False) + "\n"
     except ValueError:  # JSON has no NaN and no infinity
-        finite = {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in row.items()}
-        return json.dumps(finite, default=str, ensure_ascii=False) + "\n"
+        return json.dumps(_finite(row), default=_text_of, ensure_ascii=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with None for each number in it that is not finite."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _text_of(value: Any) -> str:
+    """Return what text formats have no kind of value for: bytes in base64, others as Python writes them."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _text_writer(file: TextIO, delimiter: str) -> Write:
@@ -215,9 +230,25 @@ def _text_writer(file: TextIO, delimiter: str) -> Write:
             writer.writerow(rows.schema.names)
             header_written = True
         for batch in _pieces(rows):
-            writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+            writer.writerows(zip(*map(_cells, batch.columns), strict=True))
 
     return write
+
+
+def _cells(column: Any) -> list[Any]:
+    cells = column.to_pylist()
+    return [_text_of(one) if isinstance(one, bytes) else one for one in cells] if _is_binary(column.type) else cells
+
+
+def _is_binary(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
 
 
 def _pieces(rows: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:

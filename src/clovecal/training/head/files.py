@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 import clovecal
 from clovecal._checks import AnyArray
 from clovecal.errors import InputError
 from clovecal.files import Defect, check_format, check_writable, replacing
 from clovecal.selection import PREPARE_FOR
+from clovecal.training._tensors import save_tensors
 from clovecal.training.head.choice import HeadCandidate, HeadPrice
 from clovecal.training.head.classifier import CloveClassifier
 from clovecal.training.head.inputs import check_parameters
@@ -73,7 +73,7 @@ def save(head: CloveClassifier, path: str | Path, *, overwrite: bool) -> None:
             "the head", f"cannot be saved: {error}", "use labels and parameters that are text or numbers"
         ) from None
     with replacing(path, overwrite=overwrite) as temporary:
-        save_file(tensors, temporary, metadata={_KEY: text})
+        save_tensors(tensors, temporary, {_KEY: text})
 
 
 def load_head(path: str | Path, *, device: str | torch.device | None = None) -> CloveClassifier:
@@ -114,7 +114,7 @@ def load_head(path: str | Path, *, device: str | torch.device | None = None) -> 
         with safe_open(path, framework="pt", device="cpu") as file:
             content = json.loads((file.metadata() or {}).get(_KEY, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except (SafetensorError, ValueError, OSError) as error:
+    except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise InputError(f"path {str(path)!r}", f"is not readable as safetensors ({error})", "save it again") from None
     try:
         return _restored(content, tensors, device)

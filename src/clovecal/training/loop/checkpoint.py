@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from clovecal.errors import InputError
 from clovecal.files import check_writable, replacing
 from clovecal.text import listed
+from clovecal.training._tensors import save_tensors
 from clovecal.training.loop.processes import is_first_process
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Checkpoint:
         """Write the file, whole or not at all."""
         tensors = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
         with replacing(path) as temporary:
-            save_file(tensors, temporary, metadata={"clovecal": json.dumps({"format": _FORMAT, **self.values})})
+            save_tensors(tensors, temporary, {"clovecal": json.dumps({"format": _FORMAT, **self.values})})
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
@@ -65,7 +65,9 @@ class Checkpoint:
             with safe_open(path, framework="pt", device="cpu") as file:
                 values = json.loads((file.metadata() or {}).get("clovecal", "{}"))
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        except (SafetensorError, json.JSONDecodeError):
+            if not isinstance(values, dict):
+                raise TypeError
+        except (SafetensorError, ValueError, TypeError, RecursionError):
             raise InputError(f"checkpoint {str(path)!r}", "is damaged", "remove it to start anew") from None
         if values.pop("format", None) != _FORMAT:
             raise InputError(

@@ -119,6 +119,8 @@ def as_device(device: torch.device | str | None) -> torch.device:
         return default_device()
     try:
         place = torch.device(device)
+        if place.type == "meta":
+            raise RuntimeError("it holds no values")
         # under torchrun a plain "cuda" would put every process onto one GPU
         place = _own_gpu() if place.type == "cuda" and place.index is None else place
         _try(place)

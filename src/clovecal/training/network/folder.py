@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file as save_arrays
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 import clovecal
 from clovecal.datasets import Files, LazyDataset, Texts, resized_to
 from clovecal.errors import InputError, OutputExists
 from clovecal.files import replacing
+from clovecal.training._tensors import save_arrays, save_tensors
 from clovecal.training.network.backbones import BACKBONES, backbone, build
 from clovecal.training.network.recipe import Recipe
 from clovecal.training.network.training import Outputs, Resources
@@ -215,7 +215,7 @@ class NetworkFolder:
         """Write the trained weights, with a few facts, and remove the checkpoint, which is several times as large."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
         with replacing(self.weights) as temporary:
-            save_file(tensors, temporary, metadata=dict(facts))
+            save_tensors(tensors, temporary, facts)
         self.checkpoint.unlink(missing_ok=True)
 
     def check_weights(self, network: nn.Module) -> dict[str, str]:
@@ -304,7 +304,7 @@ class NetworkFolder:
                 raise ValueError
             if not all(isinstance(content[name], dict) for name in ("recipe", "data")):
                 raise TypeError
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise self._unreadable() from None
         return dict(content)
 

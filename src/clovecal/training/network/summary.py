@@ -143,6 +143,6 @@ def read_summary(path: Path) -> tuple[tuple[DomainScores, ...], tuple[SplitScore
             )
             for one in content["splits"]
         ]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return (), ()
     return tuple(lines), tuple(splits)

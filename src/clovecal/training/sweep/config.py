@@ -14,10 +14,12 @@ import torch
 
 from clovecal._checks import check_count, check_fraction
 from clovecal.errors import InputError
+from clovecal.files import read_text
 from clovecal.training.objectives import OBJECTIVES, Objective, make_objective, objective_names
 from clovecal.training.sweep import values as check
 
 _SWITCHES = ("rescale", "halves", "squared", "unbiased")
+_MOST_BYTES = 1 << 24  # of settings
 _DRAWN: Mapping[str, Any] = {"hidden": [256, 256], "learning_rate": 1e-3, "weight_decay": 0.0}
 
 
@@ -168,17 +170,21 @@ def read_sweep(path: str | Path) -> Sweep:
     """
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_text(path, at_most=_MOST_BYTES))
     except FileNotFoundError:
         raise InputError(f"config {str(path)!r}", "does not exist", "check the name") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InputError(f"config {str(path)!r}", "is not valid TOML: it nests too deeply", "fix that line") from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"config {str(path)!r}", f"is not valid TOML ({error})", "fix that line") from None
     whole = _TomlTable(content, "")
     source = _source(whole.table("data"), path.parent)
     sweep = whole.table("sweep")
     objectives = [_TomlTable(one, f"objective[{place}].") for place, one in enumerate(whole.tables("objective"))]
     whole.reject_others()
-    members = sweep.take("members", check_count, 10)
+    members = sweep.take("members", _members, 10)
     defaults = {key: sweep.take(key, check.anything, default) for key, default in _DRAWN.items()}
     plans = tuple(_plan(one, members, defaults) for one in objectives)
     labels = [plan.label for plan in plans]
@@ -260,7 +266,7 @@ def _plan(table: _TomlTable, members: int, defaults: Mapping[str, Any]) -> Objec
     name = table.take("name", check.one_of(*objective_names(for_heads=True)))
     known = OBJECTIVES[name]
     label = table.take("label", check.file_name, name)
-    members = table.take("members", check_count, members)
+    members = table.take("members", _members, members)
     hidden = table.take("hidden", check.hidden_range, None) or check.hidden_range(defaults["hidden"], "sweep.hidden")
     rate, decay = (
         table.take(key, checked, None) or checked(defaults[key], f"sweep.{key}")
@@ -290,6 +296,10 @@ def _plan(table: _TomlTable, members: int, defaults: Mapping[str, Any]) -> Objec
         penalty=penalty,
         anneal=anneal,
     )
+
+
+def _members(value: Any, key: str) -> int:
+    return check_count(value, key, at_most=100_000)
 
 
 def _never(rng: np.random.Generator) -> int:  # noqa: ARG001

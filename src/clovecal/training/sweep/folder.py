@@ -125,7 +125,7 @@ class SweepFolder:
     def _read(self) -> list[dict[str, Any]]:
         try:
             read = records.read(self.records)
-        except ValueError:
+        except (ValueError, RecursionError):
             read = [{}]
         if not all(map(_is_record, read)):
             raise InputError(
@@ -139,7 +139,7 @@ class SweepFolder:
 def _as_json(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

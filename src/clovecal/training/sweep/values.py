@@ -15,6 +15,7 @@ from clovecal.errors import InputError
 
 Draw: TypeAlias = Callable[[np.random.Generator], Any]
 
+_WIDEST, _DEEPEST = 65_536, 100  # hidden layers of a head
 _SCALES: Mapping[str, Callable[[float], float]] = {
     "uniform": float,
     "log10": lambda x: 10.0**x,
@@ -42,12 +43,16 @@ def whole_range(value: Any, key: str) -> Draw:
 def hidden_range(value: Any, key: str) -> Draw:
     """Return how the widths of hidden layers are drawn: a list of widths, or a range of one width for all layers."""
     if isinstance(value, list):
-        widths = tuple(check_count(width, key) for width in value)
+        if len(value) > _DEEPEST:
+            raise InputError(key, f"has {len(value):,} layers", f"name at most {_DEEPEST}")
+        widths = tuple(check_count(width, key, at_most=_WIDEST) for width in value)
         return lambda _: widths
     if not isinstance(value, Mapping) or "layers" not in value:
         raise InputError(key, f"is {value!r}", "pass a list of widths, or a range such as {log2 = [6, 9], layers = 2}")
-    layers = check_count(value["layers"], f"{key}.layers")
-    draw = _drawn({name: one for name, one in value.items() if name != "layers"}, key, lowest=1.0)
+    layers = check_count(value["layers"], f"{key}.layers", at_most=_DEEPEST)
+    draw = _drawn(
+        {name: one for name, one in value.items() if name != "layers"}, key, lowest=1.0, highest=float(_WIDEST)
+    )
     return lambda rng: (int(draw(rng)),) * layers
 
 
@@ -113,7 +118,7 @@ def anything(value: Any, key: str) -> Any:  # noqa: ARG001
     return value
 
 
-def _drawn(value: Any, key: str, *, lowest: float) -> Draw:
+def _drawn(value: Any, key: str, *, lowest: float, highest: float = math.inf) -> Draw:
     if _is_number(value):
         possible, draw = [float(value)], _fixed(float(value))
     elif isinstance(value, Mapping) and len(value) == 1 and isinstance(next(iter(value.values())), list):
@@ -126,7 +131,10 @@ def _drawn(value: Any, key: str, *, lowest: float) -> Draw:
         elif kind in _SCALES:
             if len(given) != 2 or given[0] > given[1]:
                 raise InputError(f"{key}.{kind}", f"is {given!r}", "pass the low end, then the high end")
-            possible = [_SCALES[kind](float(one)) for one in given]
+            try:
+                possible = [_SCALES[kind](float(one)) for one in given]
+            except OverflowError:
+                raise InputError(f"{key}.{kind}", f"is {given!r}", "pass exponents of numbers that exist") from None
             draw = _between(float(given[0]), float(given[1]), _SCALES[kind])
         else:
             raise InputError(f"{key}.{kind}", "is not a kind of range", _HOW)
@@ -135,6 +143,8 @@ def _drawn(value: Any, key: str, *, lowest: float) -> Draw:
     if min(possible) < lowest:
         least = "above 0" if 0 < lowest < 1 else f"{lowest:g} or more"
         raise InputError(key, f"can be {min(possible):g}", f"it must be {least}")
+    if max(possible) > highest:
+        raise InputError(key, f"can be {max(possible):g}", f"it must be {highest:,.0f} or less")
     return draw
 
 
@@ -151,4 +161,7 @@ def _between(low: float, high: float, scale: Callable[[float], float]) -> Draw:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    except OverflowError:  # whole, and beyond all floats
+        return False
