@@ -10,7 +10,7 @@ ifneq ($(wildcard ../shared/data),)
 export CLOVECAL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-wilds coverage lint bench docs clean
+.PHONY: demo test test-wilds faults coverage lint bench docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/clovecal demo --output demo-output
@@ -31,6 +31,10 @@ lint: $(VENV)/.dev
 # The readers beside the wilds package, and the torchvision and transformers models, in an environment of their own.
 test-wilds: $(WILDS)/.done
 	$(WILDS)/bin/python -m pytest tests/oracles_wilds
+
+# Kills at hundreds of moments, of which the tests try a few.
+faults: $(VENV)/.dev
+	CLOVECAL_KILLS=70 $(BIN)/python -m pytest tests/faults
 
 # Those that need a GPU (losses, ensemble, densenet) are for a machine that has one: see benchmarks/README.md.
 bench: $(VENV)/.dev

@@ -204,7 +204,7 @@ def check_count(value: Any, name: str, *, at_least: int = 1, at_most: int | None
     """Check an option that counts something."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
         raise InputError(name, f"is {_show(value)}", f"pass a whole number of at least {at_least}")
-    if at_most is not None and value > at_most:
+    if at_most is not None and int(value) > at_most:
         raise InputError(name, f"is {_show(value)}", f"pass a whole number from {at_least} to {at_most:,}")
     return int(value)
 

@@ -155,7 +155,7 @@ class TableFile:
                     for batch in _read(path, self.format, columns, as_numbers, as_names):
                         batch.validate(full=True)  # offsets, categories and texts may be anything in such a file
                         yield batch
-            except (*_arrow_errors(), OSError, EOFError, zlib.error) as error:
+            except _reading_errors() as error:
                 raise self._reading_error(path, dialect, decimal, error) from None
 
     def empty(self) -> InputError:
@@ -379,15 +379,16 @@ def _column_names(path: Path, format: str, shown: str) -> tuple[str, ...]:
 
         first = check_json_lines(path, shown)
         return tuple(pj.read_json(io.BytesIO(first)).column_names)
-    except (*_arrow_errors(), OSError, EOFError, zlib.error) as error:
+    except _reading_errors() as error:
         raise _unreadable(shown, format, error) from None
 
 
-def _arrow_errors() -> tuple[type[Exception], ...]:
-    """Return what pyarrow raises for a file that is damaged or holds what it cannot read."""
+def _reading_errors() -> tuple[type[Exception], ...]:
+    """Return what is raised for a file that is damaged or holds what pyarrow cannot read."""
     import pyarrow as pa
 
-    return pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, UnicodeDecodeError
+    arrow = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError)
+    return (*arrow, UnicodeDecodeError, OSError, EOFError, zlib.error)
 
 
 def _read(
