@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clovecal.errors import InputError, needs
+from clovecal.tables._json_lines import check_json_lines
 from clovecal.tables.dialects import THOUSANDS, Dialect, find_dialect, is_packed
-from clovecal.tables.json_lines import check_json_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
