@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
-
 # Control characters, halves of characters (of file names that are not UTF-8), and what turns the direction of text.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -108,6 +106,8 @@ def as_json_values(value: Any) -> Any:
         return {str(key): as_json_values(one) for key, one in value.items()}
     if isinstance(value, tuple):
         return [as_json_values(one) for one in value]
+    import numpy as np  # here, so that help of a command does not wait for it
+
     if isinstance(value, np.ndarray):
         return [as_json_values(one) for one in value.tolist()]
     if isinstance(value, float) and not math.isfinite(value):

@@ -166,7 +166,8 @@ def test_estimates_are_the_same_whatever_weights_mean() -> None:
         assert flat([one.by_domain, one.overall]) == pytest.approx(flat([other.by_domain, other.overall]), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", sorted(CALIBRATORS))
+# Frequencies of 10 are ten times the rows, which a prior over domains gives way to: two rows are not one row twice.
+@pytest.mark.parametrize("name", sorted(set(CALIBRATORS) - {"hierarchical"}))
 def test_a_calibrators_fit_does_not_depend_on_the_scale_of_weights(name: str) -> None:
     y, p, domain, w = sampled_by_outcome(60, 3, np.random.default_rng(13))
     one, other = (

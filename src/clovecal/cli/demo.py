@@ -107,7 +107,7 @@ def _adapted_to_each(p: NDArray[np.float64], flights: DomainDataset, rows: Mappi
     for name in names:
         own = rng.permutation(np.flatnonzero(flights.domains == name))
         labelled, others = own[:_LABELS], own[_LABELS:]
-        expected = calibrator.expect(p[others], rows=len(others)).observed_rate
+        expected = calibrator.expect(p[others], rows=len(others)).outcome
         happened = float(flights.y[others].mean())
         adapted = calibrator.adapt(p[labelled], flights.y[labelled])
         before, after = (brier(flights.y[others], one) for one in (p[others], adapted.predict(p[others])))

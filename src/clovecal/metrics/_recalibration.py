@@ -62,7 +62,8 @@ class Strata:
             y=rows.outcome[members],
             weight=weight[members],
             count=k + 1,
-            sampling=rows.weights == "sampling",
+            # Weights that are all the same say nothing of sampling.
+            sampling=rows.weights == "sampling" and bool(np.ptp(weight[weight > 0]) > 0),
         )
 
     def sums(self, values: FloatArray) -> FloatArray:
