@@ -136,7 +136,7 @@ def test_a_record_is_what_the_kept_outputs_give(study, dataset):
         .predict(ood),
     }
     if dataset == "camelyon17":
-        head = CloveClassifier(penalty=30.0, max_steps=5, random_state=0, device="cpu")
+        head = CloveClassifier(objective="clove", penalty=30.0, max_steps=5, random_state=0, device="cpu")
         head.fit(outputs["fit"].features, rows["fit"].y, domains=rows["fit"].domains)
         expected["clove-strong"] = head.predict_proba(outputs["ood"].features)[:, 1]
     headline, metric = published(dataset).headline, cc.regression_calibration if dataset == "poverty" else cc.ece
