@@ -188,6 +188,23 @@ def test_a_head_is_judged_in_a_domain_held_out(load: Any, tmp_path: Path, monkey
     assert set(found["scores"]) == set(script.METHODS)
 
 
+def test_a_head_for_unstable_domains_is_judged_beside_erm(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    script = load("head")
+    features, y, domains = rows_of_domains()
+    monkeypatch.setattr(script, "table", lambda name: (features, np.unique(y, return_inverse=True)[1] > 0, domains))
+    head = script.CloveClassifier
+    monkeypatch.setattr(script, "CloveClassifier", lambda **options: head(**options, max_steps=5))
+    config = script.Table("heart", "c", 0)
+    found = outcome_of(script, config, tmp_path)
+    assert found["rows"]["new"] == 60
+    assert set(found["brier"]) == {"unstable", "similar", "erm", *script.OTHERS}
+    shown = script.tables([{"config": vars(config), **found}])
+    assert f"| heart | {found['brier']['erm']:.4f} |" in shown
+
+
 def test_satellite_estimates_are_calibrated_in_other_countries(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
