@@ -262,6 +262,8 @@ def how_to_get_probabilities(smallest: float, largest: float, whole: bool) -> st
         return "clip what rounding has put outside"
     if smallest >= 0 and largest <= 10 and whole and largest > 1:
         return "turn points into probabilities by a calibrator first"
+    if smallest >= 1 and largest <= 10:  # either is possible, and dividing points would give wrong numbers in silence
+        return f"{DIVIDE}, or turn points from 1 to 10 into probabilities by a calibrator first"
     if smallest >= 0 and largest <= 100:
         return DIVIDE
     return "apply a sigmoid or softmax to logits, or calibrate raw scores first"

@@ -196,7 +196,12 @@ def test_percentages_are_divided_where_that_is_asked_for(tmp_path):
     [
         ([97.3, 0.5], "divide percentages by 100", Percentages),
         ([7.0, 1.0], "turn points into probabilities by a calibrator first", InputError),
-        ([7.5, 1.0], "divide percentages by 100", Percentages),
+        ([7.5, 0.5], "divide percentages by 100", Percentages),
+        (
+            [7.5, 1.0],
+            "divide percentages by 100, or turn points from 1 to 10 into probabilities by a calibrator first",
+            InputError,
+        ),
         ([-2.0, 1.0], "apply a sigmoid or softmax to logits, or calibrate raw scores first", InputError),
     ],
 )
