@@ -117,7 +117,7 @@ TASKS = {
     "three classes as floats": ([0.0, 1.0, 2.0, 0.0], THREE_CLASSES[1], "multiclass"),
     "class frame": (pl.Series(THREE_CLASSES[0]), pl.DataFrame(THREE_CLASSES[1], orient="row"), "multiclass"),
     "fractions": ([0.5, 1.5, 2.0, 3.0], [0.2, 0.9, 0.6, 0.4], "regression"),
-    "fractions between 0 and 1": ([0.5, 0.25, 0.0, 1.0], [0.2, 0.9, 0.6, 0.4], "regression"),
+    "fractions between 0 and 1": ([0.5, 0.25, 0.75, 1.0], [0.2, 0.9, 0.6, 0.4], "regression"),
     "counts": ([3, 0, 12, 1], [2.5, 0.5, 11.0, 1.0], "regression"),
     "counts and whole predictions": ([3, 0, 12, 1], [2, 0, 11, 1], "regression"),
     "means and variances": ([0.5, 1.5, 2.0, 3.0], [[1.0, 2.0]] * 4, "regression"),

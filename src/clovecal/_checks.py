@@ -139,7 +139,9 @@ def check_finite_rows(array: FloatArray, name: str) -> FloatArray:
                 f"drop or repair {'that row' if len(bad) == 1 else 'those rows'}",
                 row=int(bad[0]),
             )
-    if name != "sample_weight" and max(float(array.max()), -float(array.min())) > _LARGEST:  # weights are scaled
+    # Weights are scaled; of scores calibrators take the order, or a logit.
+    squared = name not in ("sample_weight", "scores")
+    if squared and max(float(array.max()), -float(array.min())) > _LARGEST:
         row = int(np.argmax(np.abs(array).reshape(len(array), -1).max(axis=1)))
         raise InputError(
             name, f"is {np.abs(array[row]).max():g} in size, too large for sums of squares", "repair such rows", row=row
@@ -211,7 +213,7 @@ def check_count(value: Any, name: str, *, at_least: int = 1, at_most: int | None
 
 def check_bins(bins: Any) -> int:
     """Check a number of bins, which each domain has in memory."""
-    return check_count(bins, "bins", at_most=10_000)
+    return check_count(bins, "bins", at_most=1_000_000)
 
 
 def check_positive(value: Any, name: str) -> float:

@@ -177,7 +177,7 @@ def test_a_strange_file_ends_in_a_sentence(hostile, case):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("audit good.csv --bins 1000000000", "--bins is 1000000000; pass a whole number from 1 to 10,000"),
+        ("audit good.csv --bins 1000000000", "--bins is 1000000000; pass a whole number from 1 to 1,000,000"),
         ("apply /dev/zero good.csv -o out.csv", "has more than 268,435,456 bytes"),
         ("audit /dev/zero --format csv", "file '/dev/zero' is a device; name a file, or - for standard input"),
         ("sweep /dev/zero", "has more than 16,777,216 bytes"),

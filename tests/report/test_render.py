@@ -265,8 +265,8 @@ def test_writing_refuses_to_replace_a_file_unless_told_to(tmp_path, table_of, re
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, table_of, report_of, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("old", encoding="utf-8")
-    monkeypatch.setitem(write_report.__globals__, "render", lambda report: "\ud800")  # cannot be encoded
-    with pytest.raises(UnicodeEncodeError):
+    monkeypatch.setitem(write_report.__globals__, "render", lambda report: b"no text")  # cannot be written as one
+    with pytest.raises(TypeError):
         write_report(report_of(table_of(2, 50)), path, overwrite=True)
     assert path.read_text(encoding="utf-8") == "old"
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
