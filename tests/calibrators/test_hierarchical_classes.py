@@ -169,16 +169,16 @@ def test_what_to_expect_is_what_a_simulation_shows(rows):
     rng = np.random.default_rng(1)
     x = (np.log(p) - np.log(p).mean(axis=1, keepdims=True) - h.centre_) / h.scale_
     shown = []
-    for numbers in h.prior_.draw(400, rng):
+    for numbers in h.prior_.draw(1500, rng):
         *intercepts, slope = h.kind_.shown(numbers)
-        at = np.tile(np.arange(200), 50) if rows is None else rng.integers(0, 200, rows)
+        at = np.tile(np.arange(200), 10) if rows is None else rng.integers(0, 200, rows)
         y = (np.array(intercepts) + slope * x[at] + rng.gumbel(size=(len(at), 4))).argmax(axis=1)
         shown.append([metric(y, own[at]) for metric in (cc.accuracy, cc.ece, cc.brier, cc.log_loss)])
     found = (expected.accuracy, expected.calibration_error, expected.brier, expected.log_loss)
     for quantity, simulated in zip(found, np.array(shown).T, strict=True):
         spread = np.std(simulated)
         assert quantity.mean == pytest.approx(np.mean(simulated), abs=0.2 * spread)
-        assert [quantity.low, quantity.high] == pytest.approx(np.quantile(simulated, [0.05, 0.95]), abs=0.4 * spread)
+        assert [quantity.low, quantity.high] == pytest.approx(np.quantile(simulated, [0.05, 0.95]), abs=0.5 * spread)
 
 
 # Files

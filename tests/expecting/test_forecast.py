@@ -162,3 +162,21 @@ def test_several_classes_and_sampling_weights_have_no_curve():
     assert several.curve == ()
     surveyed = audited(y, p, domain, sample_weight=np.linspace(1, 2, len(y)), weights="sampling").expected
     assert surveyed.curve == ()
+
+
+def test_domains_without_an_event_do_not_foresee_that_there_is_none():
+    # Clopper and Pearson's upper limit of 0 in 100 is 3.6% (1 - .025**(1/100)): a new domain may have as much at least.
+    p, domains = np.repeat([0.01, 0.02], 50), np.repeat(["a", "b"], 50)
+    found = cc.audit(np.zeros(100), p, domains=domains, resamples=20).expected
+    assert found.observed_rate[0] < 0.001
+    assert 1 - 0.025**0.01 < found.observed_rate[1] < 0.4
+    assert found.median_events == pytest.approx(0.75)  # .5 in one domain, 1 in the other
+    assert "times as many events" not in found.sentences[0]
+
+
+def test_of_domains_of_one_row_no_ratio_is_said():
+    rng = np.random.default_rng(0)
+    p = rng.beta(1, 30, 300)
+    found = cc.audit((rng.random(300) < p).astype(int), p, domains=np.arange(300), resamples=20).expected
+    assert "times as many events" not in " ".join(found.sentences)
+    assert "A typical domain has 1 row, too few to say much" in " ".join(found.sentences)

@@ -24,7 +24,7 @@ Flags = NDArray[np.bool_]
 FLOOR = (0.05, 0.02)  # of the sums of squares that Σ is made of: a spread that a few domains cannot rule out
 UNIT = (1.0, 0.5)  # spreads of intercept and slope beyond which more of it is held against Σ
 _FIXED = 1e-10  # the variance that stands for none
-_WEAK = 0.01  # precision of what is known of μ beforehand
+WEAK = 0.25  # precision of what is known of μ beforehand: as much as half an event tells of a rate
 _MOST_STEPS = 60  # of Newton's method
 _MOST_HALVINGS = 12
 _CELLS_PER_UNIT = 64
@@ -138,7 +138,7 @@ def fit_mixed(
     family
         What the rows say.
     start
-        μ to begin with, and what is weakly believed of it (a normal of standard deviation 10), so that it stays finite
+        μ to begin with, and what is weakly believed of it (a normal of standard deviation 2), so that it stays finite
         where no domain has an event.
     covariance
         Σ where it is known; None: it is estimated.
@@ -176,7 +176,7 @@ def fit_mixed(
         iteration += 1
         previous = mean.copy(), sigma.copy()
         precision = np.linalg.inv(sigma)
-        weak = _WEAK * np.eye(q)
+        weak = WEAK * np.eye(q)
         mean = np.linalg.solve(k * precision + weak, precision @ modes.mode.sum(axis=0) + weak @ believed)
         mean[list(fixed)] = believed[list(fixed)]
         if not known:

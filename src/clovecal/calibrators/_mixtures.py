@@ -15,12 +15,13 @@ from scipy.special import ndtr, ndtri
 
 from clovecal._checks import FloatArray
 from clovecal.calibrators import stored
-from clovecal.calibrators._mixed import UNIT, Family, MixedFit, newton
+from clovecal.calibrators._mixed import UNIT, WEAK, Family, MixedFit, newton
 from clovecal.calibrators._onnx import OnnxGraph
 from clovecal.errors import InputError
 
 WIDER = 4.0  # times the variance that a fifth of the domains have beyond what the normal says …
 SHARE_WIDER = 0.2  # … which real tables need: a new domain exceeds the worst known one in a tenth of cases
+_NO_SPREAD = 1e-9  # a variance that stands for a number that is the same in every domain
 _LEAST = 1e-4  # components of less weight are left out
 _SMALL = -3  # scales s² below 2^−2.5 are told apart no further
 # Sigmoid as a mixture of normal distribution functions, wrong by at most 2.2e-9 (Monahan & Stefanski 1992).
@@ -182,12 +183,13 @@ def new_domain_prior(fit: MixedFit, *, unit: Sequence[float] = UNIT) -> NormalMi
 
     Notes
     -----
-    The covariances are Σ·(1 + 1/k)·s², the second factor for the estimated μ. The distribution of s says how well k
-    domains tell the spread τ = s·√Σ: the likelihood of k normal values times a half-normal(1) prior on the largest
-    spread in ``unit``, which is what spreads on real tables are like (Röver et al. 2021) and matters with two to five
-    domains. Without the prior it would be the t distribution of k − 2 degrees of freedom. In a fifth of the cases s²
-    is four times as large, since domains on real tables have heavier tails than normals. One domain says nothing of
-    the spread: there the half-normal stands alone, and Σ is not used.
+    The covariances are Σ·(1 + 1/k)·s², the second factor for the estimated μ, and what the domains' own uncertainty
+    adds to that: little where domains are large, nearly all there is where they have no event. The distribution of s
+    says how well k domains tell the spread τ = s·√Σ: the likelihood of k normal values times a half-normal(1) prior on
+    the largest spread in ``unit``, which is what spreads on real tables are like (Röver et al. 2021) and matters with
+    two to five domains. Without the prior it would be the t distribution of k − 2 degrees of freedom. In a fifth of the
+    cases s² is four times as large, since domains on real tables have heavier tails than normals. One domain says
+    nothing of the spread: there the half-normal stands alone, and Σ is not used.
 
     The distribution of s² is cut into ranges that double, each of which is represented by its mean.
 
@@ -217,8 +219,25 @@ def new_domain_prior(fit: MixedFit, *, unit: Sequence[float] = UNIT) -> NormalMi
     return NormalMixture(
         weights=weights,
         means=np.tile(fit.mean, (len(weights), 1)),
-        covariances=scales[:, None, None] * covariance * (1 + 1 / k),
+        covariances=scales[:, None, None] * covariance * (1 + 1 / k) + _of_small_domains(fit),
     )
+
+
+def _of_small_domains(fit: MixedFit) -> FloatArray:
+    """Return by how much the covariance of the estimated μ exceeds Σ/k, which it would be of domains known exactly.
+
+    With V_d the covariance of what the rows of domain d say, μ is known with precision Σ_d (Σ + V_d)⁻¹; and
+    (Σ + V_d)⁻¹ = Σ⁻¹ − Σ⁻¹·C_d·Σ⁻¹, with C_d the covariance of the domain's numbers after its rows.
+    """
+    free = np.flatnonzero(np.diag(fit.covariance) > _NO_SPREAD)
+    part = np.ix_(free, free)
+    precision = np.linalg.inv(fit.covariance[part])
+    after = fit.effect_covariances[:, free[:, None], free].sum(axis=0)
+    known = fit.n_domains * precision - precision @ after @ precision + WEAK * np.eye(len(free))
+    values, vectors = np.linalg.eigh(np.linalg.inv(known) - fit.covariance[part] / fit.n_domains)
+    excess = np.zeros_like(fit.covariance)
+    excess[part] = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return excess
 
 
 def mean_sigmoid(mixture: NormalMixture, x: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from clovecal.rows import Rows
 from clovecal.text import listed, significant
 from clovecal.verdicts import percentage_points, share
 
+FEW_EVENTS = 5  # predicted in a typical domain: with fewer nothing is said of ratios
 TINY = 30  # rows: where half of the domains have fewer, they tell little of how domains differ
 _BY_ROWS, _BY_SCORE = 12, 20  # points of the curve at equal shares of the rows, and at equal steps of the score
 _OUTERMOST = 0.005  # share of the rows on either side of the curve's ends
@@ -59,6 +60,9 @@ class Forecast:
         Known domains.
     median_rows
         Rows of a typical known domain.
+    median_events
+        Events, or rows without one where these are fewer, that are predicted in a typical known domain; None unless the
+        model is binary.
     """
 
     metrics: Mapping[str, NewDomain]
@@ -69,6 +73,7 @@ class Forecast:
     ci: float
     n_domains: int
     median_rows: float
+    median_events: float | None
     task: str = field(repr=False)
 
     @property
@@ -86,9 +91,10 @@ class Forecast:
                 "makes the intervals wide."
             )
         if self.median_rows < TINY:
+            rows = f"{self.median_rows:.0f} row{'s' * (self.median_rows != 1)}"
             said.append(
-                f"A typical domain has {self.median_rows:.0f} rows, which say little of how domains differ: the "
-                "intervals may be too narrow."
+                f"A typical domain has {rows}, too few to say much of how domains differ: the intervals may be too "
+                "narrow."
             )
         if self.shift:
             units = self.task == "regression"
@@ -106,7 +112,10 @@ class Forecast:
             parts.append(
                 f"an observed rate of {share(low)} to {share(high)} where the model says {share(self.prediction)}"
             )
+        few_events = self.median_events is not None and self.median_events < FEW_EVENTS
         for name, wording in _WORDINGS[self.task].items():
+            if name == "observed_expected" and few_events:
+                continue  # ratios of single domains, of which this is a summary, are then noise, and biased upwards
             if name in self.metrics:
                 low, high = self.metrics[name].prediction_interval
                 parts.append(wording.format(significant(low, 2), significant(high, 2)))
@@ -183,6 +192,7 @@ def forecast_of(
         ci=ci,
         n_domains=len(table.domains.names),
         median_rows=float(np.median(list(table.rows_by_domain.values()))),
+        median_events=_median_events(table) if table.task == "binary" else None,
         task=table.task,
     )
 
@@ -201,3 +211,10 @@ def _along(table: Rows) -> list[float]:
     quantiles = table.p[order][np.searchsorted(until, shares * until[-1])]
     steps = np.linspace(quantiles[0], quantiles[-1], _BY_SCORE)
     return [float(score) for score in np.unique(np.concatenate([quantiles, steps]))]
+
+
+def _median_events(table: Rows) -> float:
+    """Return the events, or the rows without one, that are predicted in a typical domain."""
+    weight = np.ones(len(table)) if table.weight is None else table.weight
+    each = [(weight[rows] @ table.p[rows], weight[rows] @ (1 - table.p[rows])) for _, rows in table.domains.split()]
+    return float(np.median([min(one) for one in each]))
