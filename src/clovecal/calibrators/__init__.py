@@ -1,11 +1,12 @@
 """Repair a trained model's scores so that they mean the same in every domain (paper: section 5.2)."""
 
 from clovecal.calibrators import held_out, stored
+from clovecal.calibrators._adapted import AdaptedCalibrator
 from clovecal.calibrators._auto import AutoCalibrator, Candidate, naive_candidates, platt_candidates
 from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._beta import Beta
 from clovecal.calibrators._expected import ClassExpectation, Expectation, Expected, RegressionExpectation
-from clovecal.calibrators._hierarchical import AdaptedCalibrator, HierarchicalCalibrator
+from clovecal.calibrators._hierarchical import HierarchicalCalibrator
 from clovecal.calibrators._identity import Identity
 from clovecal.calibrators._isotonic import NaiveIsotonic
 from clovecal.calibrators._meta import CalibratedByDomain

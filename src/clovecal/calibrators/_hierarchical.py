@@ -1,7 +1,4 @@
-"""`HierarchicalCalibrator`: intercept and slope vary by domain, so that a new domain can be foreseen and adapted to.
-
-What varies is said by a `Kind` for each kind of outcome: `LogOdds`, `ClassLogOdds` and `Lines`.
-"""
+"""`HierarchicalCalibrator`: intercept and slope vary by domain, so that a new domain can be foreseen and adapted to."""
 
 from __future__ import annotations
 
@@ -12,208 +9,28 @@ import numpy as np
 from scipy.special import expit
 from sklearn.base import clone
 
-from clovecal._checks import (
-    FloatArray,
-    check_choice,
-    check_count,
-    check_fraction,
-    check_rng,
-    check_same_length,
-    check_scores,
-    check_weights,
-)
-from clovecal.calibrators import _nested, stored
+from clovecal._checks import FloatArray, check_choice, check_count, check_scores
+from clovecal.calibrators import stored
+from clovecal.calibrators._adapted import AdaptedCalibrator
 from clovecal.calibrators._auto import AutoCalibrator
 from clovecal.calibrators._base import Calibrator, ScoredRows
-from clovecal.calibrators._class_log_odds import ClassLogOdds
-from clovecal.calibrators._expected import ClassExpectation, Expectation, RegressionExpectation
 from clovecal.calibrators._isotonic import NaiveIsotonic
-from clovecal.calibrators._kinds import Kind
-from clovecal.calibrators._lines import Lines
-from clovecal.calibrators._log_odds import LogOdds, moments
+from clovecal.calibrators._log_odds import moments
 from clovecal.calibrators._logits import CLIP, are_probabilities, logits
 from clovecal.calibrators._mixed import LogisticSums
 from clovecal.calibrators._mixtures import NormalMixture, array, require_covariances
 from clovecal.calibrators._onnx import OnnxGraph
+from clovecal.calibrators._varying import KINDS, VaryingByDomain
 from clovecal.calibrators.held_out import leave_domains_out
 from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
-from clovecal.text import short_number
 
-_KINDS: Mapping[str, type[Kind[Any]]] = {kind.task: kind for kind in (LogOdds, ClassLogOdds, Lines)}
 NEW_DOMAIN = ("average", "base")
 AUTO = "auto"  # the base that `AutoCalibrator` chooses
-PREDICTIONS = ("calibrated", "base", "scores")
 _MANY_ROWS = 50_000  # from here on the base is fitted without a domain on rows summed over this many
-_WORTH_A_WORD = 0.05  # probability of a slope below 0
-_LESS = {"binary": "fewer events", "multiclass": "fewer rows of a class", "regression": "lower outcomes"}
 
 
-class _VaryingByDomain(Calibrator):
-    """What the calibrators of a new domain share: a base, what varies on its values, and a belief about that."""
-
-    base_: Calibrator | None
-    kind_: Kind[Any]
-    prior_: NormalMixture
-
-    @property
-    def belief_(self) -> NormalMixture:
-        """What is believed of the domain's numbers."""
-        raise NotImplementedError
-
-    @property
-    def centre_(self) -> Any:
-        """What is subtracted from log-odds (or a regression's predictions) before they are divided by ``scale_``."""
-        return self.kind_.centre
-
-    @property
-    def scale_(self) -> float:
-        """Standard deviation of log-odds (or a regression's predictions) in the fit."""
-        return self.kind_.scale
-
-    @property
-    def negative_slope_(self) -> float:
-        """The probability that the domain's slope is negative: that higher scores mean less there."""
-        return self.kind_.falling(self.belief_)
-
-    def doubt_of_slope(self) -> str | None:
-        """Return a sentence where the probability of a negative slope is above .05, else None."""
-        below = self.negative_slope_
-        if below <= _WORTH_A_WORD:
-            return None
-        return (
-            f"With probability {short_number(below, 2)} higher scores mean {_LESS[self.kind_.task]} in this domain, so "
-            "the map may be flat or fall."
-        )
-
-    def expect(
-        self,
-        scores: Any,
-        *,
-        of: str = "calibrated",
-        ci: float = 0.9,
-        rows: int | None = None,
-        sample_weight: Any = None,
-        rng: np.random.Generator | int | None = 0,
-    ) -> Expectation | ClassExpectation | RegressionExpectation:
-        """Return what to expect in the domain: its rate of events, calibration error, Brier score and log-loss.
-
-        Of several classes: accuracy, calibration error, Brier score and log-loss. Of a regression: mean outcome,
-        calibration error and mean squared error.
-
-        Parameters
-        ----------
-        scores
-            Scores of rows as the domain will have them. A single one asks for the rate of events at that score.
-        of
-            Which predictions are judged: "calibrated" (this calibrator's own), "base" (its base's) or "scores" (the
-            scores themselves, if they are probabilities).
-        ci
-            The probability with which each quantity lies in its interval.
-        rows
-            None: the domain's own quantities. A number: what so many rows, drawn with these scores, would show; the
-            interval is wider by what they vary by chance, and a calibration error larger.
-        sample_weight
-            Frequencies of the scores.
-        rng
-            Seed or generator of the 4,000 domains that are drawn (1,000 of several classes).
-
-        Notes
-        -----
-        The scores are taken as given: a domain whose scores are distributed differently is not foreseen by this.
-        """
-        columns, _, weight = self._checked(scores, None, sample_weight)
-        check_choice(of, "of", PREDICTIONS)
-        ci = check_fraction(ci, "ci")
-        if rows is not None:
-            rows = check_count(rows, "rows")
-        p = self.calibrate(columns) if of == "calibrated" else self._values(columns, as_they_are=of == "scores")
-        if self.kind_.doubt_of_predictions(p):
-            raise InputError("of", f"is {of!r}, and the scores are not probabilities", "choose 'calibrated'")
-        return self.kind_.expect(
-            self.belief_, self._x(columns), p, weight=weight, ci=ci, rows=rows, of=of, rng=check_rng(rng)
-        )
-
-    def draw_domain(self, scores: Any, *, rng: np.random.Generator | int | None = None) -> FloatArray:
-        """Draw labels (or outcomes) of rows with these scores, in a domain that is drawn from what is believed of it.
-
-        Parameters
-        ----------
-        scores
-            Scores of the rows.
-        rng
-            Seed or generator.
-
-        Examples
-        --------
-        >>> calibrator = HierarchicalCalibrator(None).fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1], domains=list("AABB"))
-        >>> calibrator.draw_domain([0.1, 0.5, 0.9], rng=0).shape
-        (3,)
-        """
-        columns, _, _ = self._checked(scores, None, None)
-        generator = check_rng(rng)
-        return self.kind_.draw(self.belief_.draw(1, generator)[0], self._x(columns), generator)
-
-    def _checked(
-        self, scores: Any, y: Any, sample_weight: Any
-    ) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
-        """Return checked columns of scores, labels where they are given, and weights."""
-        columns = check_scores(scores)
-        if columns.shape[1] != self.n_features_in_:
-            raise InputError(
-                "scores",
-                f"has {columns.shape[1]} columns but the calibrator was fitted on {self.n_features_in_}",
-                "pass the same number",
-            )
-        if self.fitted_on_ is not None:
-            self.fitted_on_.reject_other_scale(columns)
-        target = None if y is None else self.kind_.check_y(y)
-        if target is not None:
-            check_same_length(y=target, scores=columns)
-        return columns, target, check_weights(sample_weight, len(columns))
-
-    def _values(self, columns: FloatArray, *, as_they_are: bool = False) -> FloatArray:
-        """Return the base's values, or without a base the scores: (n,) or (n, C)."""
-        if self.base_ is not None and not as_they_are:
-            return self.base_.calibrate(columns)
-        return columns[:, 0] if columns.shape[1] == 1 else columns
-
-    def _x(self, columns: FloatArray) -> FloatArray:
-        return self.kind_.x(self._values(columns))
-
-    def _map(self, columns: FloatArray) -> FloatArray:
-        return self.kind_.average(self.belief_, self._x(columns))
-
-    def _onnx(self, graph: OnnxGraph, scores: str) -> str:
-        values = scores if self.base_ is None else self.base_._onnx(graph, scores)
-        return self.kind_.add_average(graph, self.belief_, self.kind_.add_x(graph, values))
-
-    def state(self) -> dict[str, Any]:
-        """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
-        return {
-            **super().state(),
-            "base": None if self.base_ is None else _nested.fitted_state(self.base_),
-            "task": self.kind_.task,
-            **self.kind_.state(),
-            "prior": self.prior_.state(),
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the fitted calibrator of a `state`, after checking its values."""
-        restored = super().from_state(state)
-        restored.base_ = None if state.get("base") is None else _nested.read_fitted(state, "base")
-        task = stored.text(state, "task")
-        if task not in _KINDS:
-            raise InputError("its 'task'", f"is {task!r}", stored.REMEDY)
-        restored.kind_ = _KINDS[task].from_state(state, restored.n_features_in_)
-        restored.prior_ = NormalMixture.from_state(state, "prior")
-        if restored.prior_.means.shape[1] != restored.kind_.n_numbers:
-            raise InputError("its 'prior'", f"is not of {' and '.join(restored.kind_.numbers)}", stored.REMEDY)
-        return restored
-
-
-class HierarchicalCalibrator(_VaryingByDomain):
+class HierarchicalCalibrator(VaryingByDomain):
     """Let intercept and slope of what a base calibrator says vary by domain, with a distribution over domains.
 
     The map of domain d is sigmoid(a_d + b_d·x), with x the standardised log-odds that the base gives a score, and
@@ -335,7 +152,7 @@ class HierarchicalCalibrator(_VaryingByDomain):
         # Half an event in all rows: a rate below that cannot be told from 0, nor one above from 1.
         least = CLIP if self.base_ is None else max(CLIP, 0.5 / (float(weight.sum()) + 1.0))
         values = self._values(rows.scores)
-        self.kind_ = _KINDS[rows.task].standardising(
+        self.kind_ = KINDS[rows.task].standardising(
             values,
             rows.y,
             weight,
@@ -489,98 +306,6 @@ class HierarchicalCalibrator(_VaryingByDomain):
         return restored
 
 
-class AdaptedCalibrator(_VaryingByDomain):
-    """The calibrator of one domain after m labelled rows of it: made by ``HierarchicalCalibrator.adapt``.
-
-    Attributes
-    ----------
-    base_, centre_, scale_, prior_
-        As in the `HierarchicalCalibrator` that was adapted, of whose rows it has nothing.
-    labels_
-        m: how many labelled rows it has been adapted with, by their weights.
-    posterior_
-        What is believed of the domain's numbers after them.
-    negative_slope_
-        The probability that the domain's slope is negative.
-
-    Notes
-    -----
-    What is kept of the m rows, for adapting again, are sums over ranges of x that are a 64th of a standard deviation
-    wide: adapting with some rows and then with others is adapting with all of them at once. A file has these sums.
-
-    See Also
-    --------
-    HierarchicalCalibrator : fitted on known domains, and adapted.
-    """
-
-    posterior_: NormalMixture
-    _rows: Any
-
-    @classmethod
-    def _of(cls, fitted: HierarchicalCalibrator) -> AdaptedCalibrator:
-        """Return the calibrator before any label."""
-        made = cls()
-        made._take(fitted)
-        x = made._x(np.zeros((1, made.n_features_in_)))[:0]
-        made._rows = made.kind_.labelled(x, np.empty(0))
-        made.posterior_ = made.prior_
-        return made
-
-    def _take(self, other: _VaryingByDomain) -> None:
-        for name in ("base_", "kind_", "prior_"):
-            setattr(self, name, getattr(other, name))
-        self.n_features_in_, self.n_rows_, self.fitted_on_ = other.n_features_in_, other.n_rows_, other.fitted_on_
-
-    def _fit(self, rows: ScoredRows) -> None:
-        raise InputError("fit", "is not how this is made", "call adapt of a fitted HierarchicalCalibrator")
-
-    @property
-    def labels_(self) -> float:
-        """How many labelled rows it has been adapted with, by their weights."""
-        return float(self._rows.size)
-
-    @property
-    def belief_(self) -> NormalMixture:
-        """What is believed of the domain's numbers: ``posterior_``."""
-        return self.posterior_
-
-    def adapt(self, scores: Any = (), y: Any = (), *, sample_weight: Any = None) -> AdaptedCalibrator:
-        """Return the calibrator after more rows of the same domain, as if it had been adapted with all at once.
-
-        Parameters
-        ----------
-        scores, y
-            The rows: any number of them, none included.
-        sample_weight
-            Their frequencies.
-        """
-        made = AdaptedCalibrator()
-        made._take(self)
-        made._rows, made.posterior_ = self._rows, self.posterior_
-        if _length(scores) or _length(y):
-            columns, target, weight = self._checked(scores, y, sample_weight)
-            assert target is not None
-            made._rows = self._rows.plus(self.kind_.labelled(self._x(columns), target, weight=weight))
-            made.posterior_ = self.kind_.given(self.prior_, made._rows)
-        return made
-
-    def state(self) -> dict[str, Any]:
-        """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
-        return {**super().state(), "labelled": self._rows.state()}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the fitted calibrator of a `state`, after checking its values."""
-        restored = super().from_state(state)
-        content = state.get("labelled")
-        if not isinstance(content, dict):
-            raise InputError("its 'labelled'", "is missing or not a table of sums", stored.REMEDY)
-        restored._rows = restored.kind_.read_rows(content)
-        some = restored._rows.size > 0
-        restored.posterior_ = restored.kind_.given(restored.prior_, restored._rows) if some else restored.prior_
-        return restored
-
-
 def _summed(rows: ScoredRows) -> ScoredRows:
     """Return many rows as sums over domains and narrow ranges of the score, of which each is a row of either label."""
     domains = rows.domains
@@ -601,7 +326,3 @@ def _summed(rows: ScoredRows) -> ScoredRows:
         weight=both[kept],
         domains=Domains(domains.names, np.tile(sums.domain, 2)[kept], None, len(kept)),
     )
-
-
-def _length(values: Any) -> int:
-    return len(values) if hasattr(values, "__len__") else 1
