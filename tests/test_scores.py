@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import clovecal as cc
-from clovecal.scores import LEVELS, FittedOn, ScoreRangeWarning, SeenScores
+from clovecal.scores import LEVELS, AdaptedOn, FittedOn, ScoreRangeWarning, SeenScores
 from clovecal.tables import read_predictions
 
 RNG = np.random.default_rng(0)
@@ -117,6 +117,53 @@ def test_too_few_different_rows_cannot_be_told():
     assert fitted_on(rounded, domains=SITE).fingerprint is None
     assert same(fitted_on(rounded, domains=SITE), rounded, Y) == (None, ())
     assert fitted_on(LOGITS[:19], Y[:19]).fingerprint is None
+
+
+# ------------------------------------------------------------------------------------------ the rows of an adaptation
+
+
+def adapted_on(chosen, weight=None):
+    return AdaptedOn.of(column(LOGITS[chosen]), Y[chosen], weight)
+
+
+def stands_in(known, scores, y, domains=None, weight=None):
+    labels = np.full(len(y), "new") if domains is None else domains
+    return known.stands_in(column(scores), y, weight=weight, domains=cc.Domains.of(labels, len(y)))
+
+
+def test_labelled_rows_are_known_where_they_stand_together():
+    known = adapted_on(slice(300, 350))
+    assert known.rows == 50
+    assert known.fingerprint == fitted_on(LOGITS[300:350], Y[300:350]).fingerprint  # which is computed by hand above
+    for first, last in ((300, 350), (0, 2000), (300, 2000), (0, 350)):
+        assert stands_in(known, LOGITS[first:last], Y[first:last])
+    for first, last in ((301, 2000), (0, 349), (0, 300), (310, 340)):
+        assert not stands_in(known, LOGITS[first:last], Y[first:last])
+    assert not stands_in(known, LOGITS, 1 - Y)
+    order = np.concatenate([np.arange(300), 300 + RNG.permutation(50), np.arange(350, 2000)])
+    assert stands_in(known, LOGITS[order], Y[order])
+    order = RNG.permutation(2000)
+    assert not stands_in(known, LOGITS[order], Y[order])  # scattered rows are not, and the notes say so
+
+
+def test_labelled_rows_are_known_where_they_stand_together_in_their_domain():
+    known = adapted_on(np.flatnonzero(SITE == "C")[40:90])  # every fourth row of the table
+    assert stands_in(known, LOGITS, Y, SITE)
+    assert not stands_in(known, LOGITS, Y)
+
+
+def test_labelled_rows_count_by_their_weight():
+    weight = np.where(np.arange(2000) % 5 == 0, 0.0, 2.0)
+    known = adapted_on(slice(0, 50), weight[:50])
+    assert known.rows == 40
+    assert stands_in(known, LOGITS, Y, weight=weight)
+    assert not stands_in(known, LOGITS, Y)
+
+
+def test_too_few_labelled_rows_leave_no_fingerprint():
+    known = adapted_on(slice(0, 19))
+    assert known == AdaptedOn(rows=19, fingerprint=None)
+    assert not stands_in(known, LOGITS, Y)
 
 
 def test_no_score_between_the_ends_and_no_label_stands_in_the_memory():

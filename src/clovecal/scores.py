@@ -265,6 +265,64 @@ class FittedOn:
 
 
 @dataclass(frozen=True)
+class AdaptedOn:
+    """Labelled rows that a calibrator was adapted with at one time, as far as it remembers them.
+
+    Attributes
+    ----------
+    rows
+        How many of positive weight there were.
+    fingerprint
+        As in `FittedOn`: tells the same rows in any order; None for fewer than about 24 different ones.
+
+    Notes
+    -----
+    A fingerprint is of all these rows together. So they are recognised where they stand together in a table, and not
+    where they are scattered over it; what would tell each of them alone could be found by trying scores and labels.
+    """
+
+    rows: int
+    fingerprint: str | None
+
+    @classmethod
+    def of(cls, scores: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> AdaptedOn:
+        """Describe checked rows: (n, C) scores, labels and their weights.
+
+        Examples
+        --------
+        >>> AdaptedOn.of(np.array([[0.2], [0.7]]), np.array([0.0, 1.0]))
+        AdaptedOn(rows=2, fingerprint=None)
+        """
+        counted = len(y) if weight is None else int(np.count_nonzero(weight))
+        return cls(counted, _fingerprints(scores, y, weight, None)[0])
+
+    def stands_in(self, scores: FloatArray, y: FloatArray, *, weight: FloatArray | None, domains: Domains) -> bool:
+        """Return whether these rows stand together in a table, or in one domain of it.
+
+        Parameters
+        ----------
+        scores, y
+            As they were for adapting.
+        weight, domains
+            Of the table's rows.
+        """
+        if self.fingerprint is None:
+            return False
+        row, second, _, counted = _bits_of_rows(scores, y, weight)
+        places = [np.flatnonzero(counted), *(rows[counted[rows]] for _, rows in domains.split())]
+        return any(self._stands_in(row[rows], second[rows]) for rows in places)
+
+    def _stands_in(self, row: Bits, second: Bits) -> bool:
+        """Whether so many rows one after the other, from any on, have the sums that the fingerprint is of."""
+        if len(row) < self.rows:
+            return False
+        sums = np.zeros((len(row) + 1, 2), dtype=np.uint64)
+        np.cumsum(np.column_stack((row, second)), axis=0, out=sums[1:])  # modulo 2^64
+        together = (sums[self.rows :] - sums[: len(sums) - self.rows]).astype("<u8")
+        return any(_hashed(one) == self.fingerprint for one in together)
+
+
+@dataclass(frozen=True)
 class SeenScores:
     """What is kept of scores that pass by in batches.
 
@@ -322,19 +380,7 @@ def _fingerprints(
     scores: FloatArray, y: FloatArray, weight: FloatArray | None, domains: Domains | None
 ) -> tuple[str | None, list[str | None]]:
     """Return what tells these rows, and those of each domain, whatever their order."""
-    row = _mixed(y.astype(np.float64))
-    for column in scores.T:
-        row = _scrambled(row ^ _mixed(column))
-    second = _scrambled(row + np.uint64(0x9E3779B97F4A7C15))
-    box = (row >> np.uint64(58)).astype(np.intp)
-    counted = np.ones(len(y), dtype=bool)
-    if weight is not None:
-        counted = weight > 0
-        if (weight == np.floor(weight)).all():  # a row of weight 2 is two rows
-            times = weight.astype(np.uint64)
-        else:
-            times = _mixed(weight)
-        row, second = row * times, second * times
+    row, second, box, counted = _bits_of_rows(scores, y, weight)
     everything = slice(None) if counted.all() else np.flatnonzero(counted)
     if domains is None or not domains.partition:
         none = np.zeros(len(y), dtype=np.intp)
@@ -349,6 +395,26 @@ def _fingerprints(
         sums, filled = _sums(domains.codes[everything], len(domains.names), row, second, box, everything)
         whole = _digest(sums.sum(axis=0), np.asarray(filled.any(axis=0)))
     return whole, [_digest(*one) for one in zip(sums, filled, strict=True)]
+
+
+def _bits_of_rows(
+    scores: FloatArray, y: FloatArray, weight: FloatArray | None
+) -> tuple[Bits, Bits, IntArray, npt.NDArray[np.bool_]]:
+    """Return what each row adds to its group's two sums, the box that it fills, and whether it counts."""
+    row = _mixed(y.astype(np.float64))
+    for column in scores.T:
+        row = _scrambled(row ^ _mixed(column))
+    second = _scrambled(row + np.uint64(0x9E3779B97F4A7C15))
+    box = (row >> np.uint64(58)).astype(np.intp)
+    counted = np.ones(len(y), dtype=bool)
+    if weight is not None:
+        counted = weight > 0
+        if (weight == np.floor(weight)).all():  # a row of weight 2 is two rows
+            times = weight.astype(np.uint64)
+        else:
+            times = _mixed(weight)
+        row, second = row * times, second * times
+    return row, second, box, counted
 
 
 def _sums(
@@ -367,7 +433,11 @@ def _digest(sums: Bits, filled: npt.NDArray[np.bool_]) -> str | None:
     """Return what tells a group of rows; None for one of too few different rows."""
     if filled.sum() < _FILLED:
         return None
-    return hashlib.sha256(sums.astype("<u8").tobytes()).hexdigest()[:32]
+    return _hashed(sums.astype("<u8"))
+
+
+def _hashed(sums: Bits) -> str:
+    return hashlib.sha256(sums.tobytes()).hexdigest()[:32]
 
 
 def _mixed(values: FloatArray) -> Bits:
@@ -383,4 +453,4 @@ def _scrambled(bits: Bits) -> Bits:
     return bits ^ (bits >> np.uint64(31))
 
 
-__all__ = ["KINDS", "LEVELS", "FittedOn", "ScoreRangeWarning", "SeenScores"]
+__all__ = ["KINDS", "LEVELS", "AdaptedOn", "FittedOn", "ScoreRangeWarning", "SeenScores"]

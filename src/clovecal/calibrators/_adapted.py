@@ -12,6 +12,8 @@ from clovecal.calibrators._base import ScoredRows
 from clovecal.calibrators._mixtures import NormalMixture
 from clovecal.calibrators._varying import VaryingByDomain
 from clovecal.errors import InputError
+from clovecal.scores import AdaptedOn
+from clovecal.text import as_json_values
 
 
 class AdaptedCalibrator(VaryingByDomain):
@@ -23,6 +25,8 @@ class AdaptedCalibrator(VaryingByDomain):
         As in the `HierarchicalCalibrator` that was adapted, of whose rows it has nothing.
     labels_
         m: how many labelled rows it has been adapted with, by their weights.
+    adapted_on_
+        What it remembers of them, a `clovecal.scores.AdaptedOn` for each call of `adapt`: how many, and a fingerprint.
     posterior_
         What is believed of the domain's numbers after them.
     negative_slope_
@@ -31,7 +35,8 @@ class AdaptedCalibrator(VaryingByDomain):
     Notes
     -----
     What is kept of the m rows, for adapting again, are sums over ranges of x that are a 64th of a standard deviation
-    wide: adapting with some rows and then with others is adapting with all of them at once. A file has these sums.
+    wide: adapting with some rows and then with others is adapting with all of them at once. A file has these sums,
+    and what ``adapted_on_`` has.
 
     See Also
     --------
@@ -39,6 +44,7 @@ class AdaptedCalibrator(VaryingByDomain):
     """
 
     posterior_: NormalMixture
+    adapted_on_: tuple[AdaptedOn, ...] = ()
     _rows: Any
 
     @classmethod
@@ -81,17 +87,22 @@ class AdaptedCalibrator(VaryingByDomain):
         """
         made = AdaptedCalibrator()
         made._take(self)
-        made._rows, made.posterior_ = self._rows, self.posterior_
+        made._rows, made.posterior_, made.adapted_on_ = self._rows, self.posterior_, self.adapted_on_
         if _length(scores) or _length(y):
             columns, target, weight = self._checked(scores, y, sample_weight)
             assert target is not None
             made._rows = self._rows.plus(self.kind_.labelled(self._x(columns), target, weight=weight))
             made.posterior_ = self.kind_.given(self.prior_, made._rows)
+            made.adapted_on_ = (*self.adapted_on_, AdaptedOn.of(columns, target, weight))
         return made
 
     def state(self) -> dict[str, Any]:
         """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
-        return {**super().state(), "labelled": self._rows.state()}
+        return {
+            **super().state(),
+            "labelled": self._rows.state(),
+            "adapted_on": [as_json_values(one) for one in self.adapted_on_],
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -101,6 +112,7 @@ class AdaptedCalibrator(VaryingByDomain):
         if not isinstance(content, dict):
             raise InputError("its 'labelled'", "is missing or not a table of sums", stored.REMEDY)
         restored._rows = restored.kind_.read_rows(content)
+        restored.adapted_on_ = stored.adapted_on(state)
         some = restored._rows.size > 0
         restored.posterior_ = restored.kind_.given(restored.prior_, restored._rows) if some else restored.prior_
         return restored

@@ -16,9 +16,10 @@ from clovecal._checks import FloatArray
 from clovecal.domains import Name
 from clovecal.errors import InputError
 from clovecal.rows import TASKS
-from clovecal.scores import KINDS, LEVELS, FittedOn
+from clovecal.scores import KINDS, LEVELS, AdaptedOn, FittedOn
 
 __all__ = [
+    "adapted_on",
     "by_domain",
     "count",
     "entries",
@@ -133,6 +134,19 @@ def fitted_on(state: Mapping[str, Any]) -> FittedOn | None:
         fingerprint=None if content["fingerprint"] is None else text(content, "fingerprint"),
         domain_fingerprints=tuple(_texts(content, "domain_fingerprints")),
     )
+
+
+def adapted_on(state: Mapping[str, Any]) -> tuple[AdaptedOn, ...]:
+    """Read what an adapted calibrator remembers of its labelled rows; nothing where the file says nothing of them."""
+    if "adapted_on" not in state:
+        return ()
+    found = []
+    for one in entries(state, "adapted_on"):
+        if not isinstance(one, dict) or set(one) != {field.name for field in fields(AdaptedOn)}:
+            raise InputError("its 'adapted_on'", "does not have the entries it should have", REMEDY)
+        known = None if one["fingerprint"] is None else text(one, "fingerprint")
+        found.append(AdaptedOn(count(one, "rows"), known))
+    return tuple(found)
 
 
 def record(kind: type[T], state: Any) -> T:

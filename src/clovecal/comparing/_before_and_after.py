@@ -23,14 +23,13 @@ from clovecal.comparing._differences import (
     losses_of,
     mean_over_domains,
 )
+from clovecal.comparing._known_rows import KnownRows, rows_known_to
 from clovecal.comparing._numbers import ROUNDING, plain, with_limits
 from clovecal.comparing._text import as_text
 from clovecal.domains import Interval, Name
 from clovecal.metrics import RowMean, ece, on_rows, regression_calibration
 from clovecal.rows import Rows
-from clovecal.text import as_json_values, listed
-
-_NAMED = 5
+from clovecal.text import as_json_values
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,9 @@ class Comparison:
         Whether these are the rows that the calibrator was fitted on; None where that cannot be told.
     domains_of_fit
         Domains whose rows here are rows of the fit.
+    rows_of_adapting
+        How many of these rows are labelled ones that the calibrator was adapted with, as far as they are recognised:
+        where those of one call of `adapt` stand together.
     remarks
         What else to know.
     """
@@ -116,6 +118,7 @@ class Comparison:
     by_domain: Mapping[Name, DomainComparison]
     same_rows: bool | None
     domains_of_fit: tuple[Name, ...]
+    rows_of_adapting: int
     remarks: tuple[str, ...]
 
     @property
@@ -126,13 +129,10 @@ class Comparison:
     @property
     def notice(self) -> str:
         """What to know before any figure: that these are rows of the fit. Empty where they are not."""
-        if self.same_rows:
-            return "These are the rows it was fitted on: they flatter it. Compare on rows it has not seen."
-        if self.domains_of_fit:
-            names = listed([str(name) for name in self.domains_of_fit], _NAMED)
-            rows = f"{len(self.domains_of_fit)} of {len(self.by_domain)} domains"
-            return f"It was fitted on the rows of {rows} ({names}): they flatter it. Compare on rows it has not seen."
-        return ""
+        known = KnownRows(
+            same_rows=self.same_rows, domains_of_fit=self.domains_of_fit, rows_of_adapting=self.rows_of_adapting
+        )
+        return known.notice(len(self.by_domain))
 
     @property
     def verdict(self) -> str:
@@ -260,25 +260,22 @@ def compare(
     """
     ci = check_fraction(ci, "ci")
     remarks: list[str] = []
-    same: bool | None = None
-    of_fit: tuple[Name, ...] = ()
+    known = KnownRows()
     if isinstance(after, Calibrator):
         scores = scores_for(after, before)
         task = task_for(after, y) if task is None else task
         remarks += remarks_of(after, scores)
         with called(p="after"):
             new = Rows.of(y, after.calibrate(scores), domains=domains, sample_weight=sample_weight, task=task)
-        if after.fitted_on_ is not None:
-            same, of_fit = after.fitted_on_.same_rows(
-                scores, new.y.astype(np.float64), weight=new.weight, domains=new.domains
-            )
+        known = rows_known_to(after, scores, new)
+        remarks += known.remarks
         old = before_of(after, scores, new)
     else:
         with called(p="after"):
             new = Rows.of(y, after, domains=domains, sample_weight=sample_weight, task=task)
         with called(p="before"):
             old = Rows.of(y, before, domains=new.domains, sample_weight=new.weight, task=new.task)
-    return _compared(old, new, bins, ci, same, of_fit, tuple(remarks))
+    return _compared(old, new, bins, ci, known, tuple(remarks))
 
 
 def _compared(
@@ -286,8 +283,7 @@ def _compared(
     new: Rows,
     bins: int,
     ci: float,
-    same: bool | None,
-    of_fit: tuple[Name, ...],
+    known: KnownRows,
     remarks: tuple[str, ...],
 ) -> Comparison:
     names = new.domains.names
@@ -345,7 +341,8 @@ def _compared(
         loss_change=loss_change,
         error_change=error_change,
         by_domain=by_domain,
-        same_rows=same,
-        domains_of_fit=of_fit,
+        same_rows=known.same_rows,
+        domains_of_fit=known.domains_of_fit,
+        rows_of_adapting=known.rows_of_adapting,
         remarks=remarks,
     )
