@@ -218,6 +218,18 @@ def test_overlapping_domains_count_a_row_in_each(kernel: MmceOptions, form: Mmce
     torch.testing.assert_close(gradient(found, logits), gradient(expected, logits), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("of", ["confidence", "positive"])
+def test_rows_two_hundred_times_over_change_nothing_but_their_share_of_the_gradient(of: str) -> None:
+    # large batches are computed in another way than small ones
+    logits, y = batch(60, 6)
+    members = torch.rand(60, 3, generator=torch.Generator().manual_seed(1)) < 0.5
+    found = losses.clove(logits, y, members, of=of)
+    often = losses.clove(logits.repeat(200), y.repeat(200), members.repeat(200, 1), of=of)
+    torch.testing.assert_close(often, found, rtol=0, atol=1e-12)
+    # each of the 200 copies has 1/200 of the row's slope: through `repeat` they add up to it
+    torch.testing.assert_close(gradient(often, logits), gradient(found, logits), rtol=0, atol=1e-12)
+
+
 @every_kernel
 def test_rows_of_negative_code_count_nowhere(kernel: MmceOptions) -> None:
     logits, y = batch(60, 5)

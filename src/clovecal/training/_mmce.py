@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.special import expit
 from torch import Tensor
 
 from clovecal.training._kernels import laplacian_sums, rbf_moments, scaled_centres
@@ -14,6 +16,8 @@ from clovecal.training._mmce_options import CheckedMmceOptions
 from clovecal.training._row_losses import Outcomes, checked_predictions, full_precision, outcomes
 from clovecal.training.batch_domains import BatchDomains, BatchDomainsLike
 from clovecal.training.loop.processes import is_distributed, sum_over_processes
+
+_FEW_ROWS = 8192  # up to here numpy is quicker; beyond, its one thread and its memory are slower than torch's
 
 
 def mmce_in_domains(
@@ -75,34 +79,11 @@ class _MeanMmce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, y: Tensor, members: Tensor, chosen: CheckedMmceOptions) -> Tensor:
         with full_precision(logits):
-            if chosen.of == "positive":
-                score = torch.sigmoid(logits)
-                residual = y.to(score.dtype) - score
-            else:
-                score = torch.sigmoid(logits.abs())
-                residual = ((logits > 0) == (y > 0)).to(score.dtype).sub_(score)
-            lowest = 0.0 if chosen.of == "positive" else 0.5
-            centre, log_height = scaled_centres(chosen.gamma, lowest, score.dtype, score.device)
-            root = math.sqrt(2 * chosen.gamma)
-            gap = torch.sub(centre, score[:, None], alpha=root)
-            features = torch.rsub(gap.square(), log_height).exp_()
-            rows = members.sum(dim=0)
-            per_row = rows.clamp(min=1).reciprocal_()[:, None]
-            n_present = torch.count_nonzero(rows)
-            count = n_present.clamp_(min=1) if score.is_cuda else max(int(n_present), 1)  # a GPU is not waited for
-            moments = (members * residual[:, None]).T @ features
-            moments.mul_(per_row)
-            value = moments.square().sum().div_(count)
             ctx.save_for_backward(logits, y, members)
             ctx.chosen = chosen
-            if ctx.needs_input_grad[0]:
-                features.mul_(members @ moments.mul_(per_row))
-                slope = features.sum(dim=1)  # ∂/∂r, and −∂/∂s by r = outcome − s
-                slope.addcmul_(features.mul_(gap).sum(dim=1), residual, value=-2 * root)
-                slope.mul_(torch.addcmul(score, score, score, value=-1))  # s(1 − s)
-                if chosen.of == "confidence":
-                    slope.mul_(logits.sign())
-                ctx.slope = slope.mul_(-2).div_(count)
+            few = logits.device.type == "cpu" and len(logits) <= _FEW_ROWS
+            way = _value_and_slope_of_few if few else _value_and_slope
+            value, ctx.slope = way(logits, y, members, chosen)
             return value
 
     @staticmethod
@@ -115,6 +96,71 @@ class _MeanMmce(torch.autograd.Function):
         mean = value.sum() / torch.count_nonzero(rows).clamp(min=1)
         (slope,) = torch.autograd.grad(mean, logits, gradients[0], create_graph=True)
         return slope, None, None, None
+
+
+def _value_and_slope(logits: Tensor, y: Tensor, members: Tensor, chosen: CheckedMmceOptions) -> tuple[Tensor, Tensor]:
+    """Return the mean MMCE and its gradient by the logits, in few operations of torch, none of which waits."""
+    of_row = outcomes(logits, y, chosen.of)
+    score, residual = of_row.score, of_row.outcome - of_row.score
+    centre, log_height = scaled_centres(chosen.gamma, of_row.lowest, score.dtype, score.device)
+    root = math.sqrt(2 * chosen.gamma)
+    gap = torch.sub(centre, score[:, None], alpha=root)
+    features = torch.rsub(gap.square(), log_height).exp_()
+    rows = members.sum(dim=0)
+    per_row = rows.clamp(min=1).reciprocal_()[:, None]
+    n_present = torch.count_nonzero(rows).clamp_(min=1)
+    moments = (members * residual[:, None]).T @ features
+    moments.mul_(per_row)
+    value = moments.square().sum().div_(n_present)
+    features.mul_(members @ moments.mul_(per_row))
+    slope = features.sum(dim=1)  # ∂/∂r, and −∂/∂s by r = outcome − s
+    slope.addcmul_(features.mul_(gap).sum(dim=1), residual, value=-2 * root)
+    slope.mul_(torch.addcmul(score, score, score, value=-1))  # s(1 − s)
+    if chosen.of == "confidence":
+        slope.mul_(logits.sign())
+    return value, slope.mul_(-2).div_(n_present)
+
+
+def _value_and_slope_of_few(
+    logits: Tensor, y: Tensor, members: Tensor, chosen: CheckedMmceOptions
+) -> tuple[Tensor, Tensor]:
+    """Return what `_value_and_slope` does, by numpy: an operation on few rows of the CPU takes half of torch's time.
+
+    Features are (centres, n) here, so that every operation runs along the rows.
+    """
+    z, label, member = logits.detach().numpy(), y.detach().numpy(), members.detach().numpy()
+    if chosen.of == "positive":
+        score = expit(z)
+        residual = label.astype(z.dtype, copy=False) - score
+    else:
+        score = expit(np.abs(z))
+        residual = ((z > 0) == (label > 0)) - score
+    lowest = 0.0 if chosen.of == "positive" else 0.5
+    centre, log_height = scaled_centres(chosen.gamma, lowest, logits.dtype, logits.device)
+    root = math.sqrt(2 * chosen.gamma)
+    gap = centre.numpy()[:, None] - root * score
+    features = gap * gap
+    np.subtract(log_height, features, out=features)
+    np.exp(features, out=features)
+    rows = np.ones_like(z) @ member
+    n_present = max(int(np.count_nonzero(rows)), 1)
+    np.maximum(rows, 1, out=rows)
+    moments = (features * residual) @ member
+    moments /= rows
+    value = np.vdot(moments, moments) / n_present
+    moments /= rows
+    features *= moments @ member.T
+    slope = features.sum(axis=0)
+    features *= gap
+    residual *= features.sum(axis=0)
+    residual *= 2 * root
+    slope -= residual
+    score *= 1 - score
+    if chosen.of == "confidence":
+        score *= np.sign(z)
+    slope *= score
+    slope *= -2 / n_present
+    return torch.tensor(value, dtype=logits.dtype), torch.from_numpy(slope)
 
 
 def mmce_between(
