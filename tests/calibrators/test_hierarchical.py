@@ -287,14 +287,6 @@ def test_one_two_or_three_domains_are_enough_for_a_wide_expectation(base, k):
     assert labelled.high - labelled.low < 0.25
 
 
-def test_one_domain_says_nothing_of_the_spread():
-    # Whatever the rows: intercepts spread half-normal(1) around the domain's own, wider by the 1 + 1/k for its doubt.
-    h = fitted(k=1, n=5000)
-    deviation = np.sqrt(np.diag(h.prior_.covariance))
-    # E s² = 1 for half-normal(1), times .8·1 + .2·4 for heavier tails and 1 + 1/1.
-    assert deviation == pytest.approx([np.sqrt(1.6 * 2), np.sqrt(1.6 * 2) / 2], rel=0.02)
-
-
 def test_two_hundred_domains_of_a_few_rows_are_fitted():
     rng = np.random.default_rng(0)
     domain = np.repeat(np.arange(200), rng.integers(1, 4, 200))

@@ -13,16 +13,17 @@ from clovecal.calibrators import stored
 from clovecal.calibrators._expected import ClassExpectation, class_expectation
 from clovecal.calibrators._kinds import Kind
 from clovecal.calibrators._log_odds import positive
-from clovecal.calibrators._mixed import UNIT, MixedFit, fit_mixed
+from clovecal.calibrators._mixed import MixedFit, fit_mixed
 from clovecal.calibrators._mixed_classes import (
     SoftmaxRows,
     contrasts,
     exchangeable_covariance,
     intercepts_and_slope,
 )
-from clovecal.calibrators._mixtures import NormalMixture, array, new_domain_prior
+from clovecal.calibrators._mixtures import NormalMixture, array
 from clovecal.calibrators._onnx import OnnxGraph
 from clovecal.calibrators._softmax_means import add_mean_softmax, mean_softmax
+from clovecal.calibrators._spreads import class_spreads_prior
 from clovecal.errors import InputError
 
 _TOL = 1e-4  # of means and variances of log-odds
@@ -118,7 +119,7 @@ class ClassLogOdds(Kind[SoftmaxRows]):
 
     def prior(self, fit: MixedFit) -> NormalMixture:
         """Return what is believed of a new domain's contrasts and slope."""
-        return new_domain_prior(fit, unit=(*[UNIT[0] / 2**0.5] * (self.n_numbers - 1), UNIT[1]))
+        return class_spreads_prior(fit)
 
     def given(self, prior: NormalMixture, rows: SoftmaxRows) -> NormalMixture:
         """Return what is believed of a domain's contrasts and slope after some of its rows."""

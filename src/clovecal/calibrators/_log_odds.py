@@ -20,9 +20,9 @@ from clovecal.calibrators._mixtures import (
     add_mean_sigmoid,
     mean_sigmoid,
     means_of_sigmoids,
-    new_domain_prior,
 )
 from clovecal.calibrators._onnx import OnnxGraph
+from clovecal.calibrators._spreads import spreads_prior
 from clovecal.errors import InputError
 
 
@@ -98,7 +98,7 @@ class LogOdds(Kind[LogisticSums]):
 
     def prior(self, fit: MixedFit) -> NormalMixture:
         """Return what is believed of a new domain's intercept and slope."""
-        return new_domain_prior(fit)
+        return spreads_prior(fit)
 
     def given(self, prior: NormalMixture, rows: LogisticSums) -> NormalMixture:
         """Return what is believed of a domain's intercept and slope after some of its rows."""

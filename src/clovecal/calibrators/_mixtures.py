@@ -198,7 +198,29 @@ def new_domain_prior(fit: MixedFit, *, unit: Sequence[float] = UNIT) -> NormalMi
     C. Röver et al. (2021), On weakly informative prior distributions for the heterogeneity parameter in Bayesian
     random-effects meta-analysis, Research Synthesis Methods 12.
     """
-    k, covariance = fit.n_domains, fit.covariance
+    k = fit.n_domains
+    weights, multiples = multiples_of_covariance(fit.covariance, k, unit=unit)
+    return NormalMixture(
+        weights=weights,
+        means=np.tile(fit.mean, (len(weights), 1)),
+        covariances=multiples * (1 + 1 / k) + of_small_domains(fit),
+    )
+
+
+def multiples_of_covariance(
+    covariance: FloatArray, k: int, *, unit: Sequence[float] = UNIT
+) -> tuple[FloatArray, FloatArray]:
+    """Return weights (J,) and the covariances s²·Σ (J, q, q) that they belong to, as `new_domain_prior` says.
+
+    Parameters
+    ----------
+    covariance
+        Σ.
+    k
+        How many domains have told it.
+    unit
+        The size of a large spread of each number between domains.
+    """
     size = np.asarray(unit, dtype=np.float64)
     if k == 1:
         covariance = np.diag(np.square(size))
@@ -215,15 +237,10 @@ def new_domain_prior(fit: MixedFit, *, unit: Sequence[float] = UNIT) -> NormalMi
     weights = np.bincount(part, density)
     scales = np.divide(np.bincount(part, density * s2), weights, out=np.ones(len(weights)), where=weights > 0)
     kept = weights > _LEAST
-    weights, scales = weights[kept] / weights[kept].sum(), scales[kept]
-    return NormalMixture(
-        weights=weights,
-        means=np.tile(fit.mean, (len(weights), 1)),
-        covariances=scales[:, None, None] * covariance * (1 + 1 / k) + _of_small_domains(fit),
-    )
+    return weights[kept] / weights[kept].sum(), scales[kept, None, None] * covariance
 
 
-def _of_small_domains(fit: MixedFit) -> FloatArray:
+def of_small_domains(fit: MixedFit) -> FloatArray:
     """Return by how much the covariance of the estimated μ exceeds Σ/k, which it would be of domains known exactly.
 
     With V_d the covariance of what the rows of domain d say, μ is known with precision Σ_d (Σ + V_d)⁻¹; and
