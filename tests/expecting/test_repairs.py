@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import clovecal as cc
-from clovecal.expecting import HeldOutDomain, MeanChange, Repair, expect_repairs, recommend, repairs
+from clovecal.expecting import HeldOutDomain, MeanChange, Repair, expect_repairs, leaving_out, recommend, repairs
 from clovecal.progress import calling
 
 
@@ -144,7 +144,7 @@ def test_summing_rows_over_score_cells_hardly_changes_the_figures(monkeypatch, t
         noise = np.random.default_rng(3).normal(0, np.where(table["domains"] == "domain 1", 3.0, 0.5))
         table = {**table, "p": 10 * table["p"], "y": 10 * table["p"] ** 1.5 + noise}
     exact = expect_repairs(**table, task=task)
-    monkeypatch.setattr(repairs, "MOST_ROWS", 1000)
+    monkeypatch.setattr(leaving_out, "MOST_ROWS", 1000)
     summed = expect_repairs(**table, task=task)
     assert summed.notes[0] == "For speed, fits use scores rounded to 400 levels."
     for one, other in zip(exact.repairs, summed.repairs, strict=True):
@@ -159,7 +159,7 @@ def test_drawing_rows_keeps_small_domains_whole_and_each_domains_share(monkeypat
     table["y"] = np.where(table["domains"] == "small", 0, table["y"])
     options = {"sample_weight": np.where(np.arange(5100) % 5 < 4, 1.0, 0.0)} if weighted else {}
     exact = expect_repairs(**table, **options).of("naive")
-    monkeypatch.setattr(repairs, "MOST_ROWS", 1000)
+    monkeypatch.setattr(leaving_out, "MOST_ROWS", 1000)
     study = expect_repairs(**table, **options)
     counted = 4080 if weighted else 5100
     # the largest caps that keep the sum at 1,000 give the large domain what the small ones leave of it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from clovecal.errors import InputError
 from clovecal.metrics import RowMean
 from clovecal.progress import SILENT, Progress
 
-__all__ = ["leave_domains_out", "squared_errors"]
+__all__ = ["fits_without_domains", "leave_domains_out", "squared_errors"]
 
 T = TypeVar("T")
 
@@ -75,16 +75,51 @@ def leave_domains_out(
     >>> leave_domains_out(rows, {"naive": NaiveIsotonic(), "as it is": None}, squared_errors)
     {'naive': {'A': 1.0, 'B': 1.0}, 'as it is': {'A': 0.25, 'B': 0.25}}
     """
-    source = rows if fit_on is None else fit_on
-    if rows.domains is None or source.domains is None:
+    if rows.domains is None:
         raise InputError("domains", "is None", "leaving domains out needs the domains of all rows")
     names = rows.domains.names
-    if source.domains.names != names:
+    source = rows if fit_on is None else fit_on
+    if source.domains is not None and source.domains.names != names:
         raise InputError("fit_on", "has other domains than the rows", "pass rows of the same domains in the same order")
-    source = source.in_order()
-    assert source.domains is not None
-    task = progress.task("Leaving domains out", total=min(max_folds, len(names)) * len(calibrators))
     results: dict[str, dict[Name, T]] = {name: {} for name in calibrators}
+    for left_out, fitted in fits_without_domains(source, calibrators, max_folds=max_folds, progress=progress):
+        judged = _only(rows, rows.domains, left_out)
+        for name, calibrator in fitted.items():
+            calibrated = _as_they_are(judged.scores) if calibrator is None else calibrator.calibrate(judged.scores)
+            found = judge(calibrated, judged)
+            results[name].update(zip((names[number] for number in left_out), found, strict=True))
+    return {name: {domain: result[domain] for domain in names} for name, result in results.items()}
+
+
+def fits_without_domains(
+    rows: ScoredRows,
+    calibrators: Mapping[str, Calibrator | None],
+    *,
+    max_folds: int = 20,
+    progress: Progress = SILENT,
+) -> Iterator[tuple[range, dict[str, Calibrator | None]]]:
+    """Yield the numbers of domains that are left out, and calibrators fitted without them, until all were left out.
+
+    Parameters
+    ----------
+    rows
+        The rows to fit on, with their domains.
+    calibrators, max_folds, progress
+        As in `leave_domains_out`, which raises the same error and whose notes hold here too.
+
+    Examples
+    --------
+    >>> rows = ScoredRows.of([0.5] * 4, [0, 0, 1, 1], domains=list("AABB"))
+    >>> for left_out, fitted in fits_without_domains(rows, {"naive": NaiveIsotonic()}):
+    ...     print(list(left_out), fitted["naive"].predict([0.5]))
+    [0] [1.]
+    [1] [0.]
+    """
+    if rows.domains is None:
+        raise InputError("domains", "is None", "leaving domains out needs the domains of all rows")
+    source = rows.in_order()
+    assert source.domains is not None
+    task = progress.task("Leaving domains out", total=min(max_folds, len(source.domains.names)) * len(calibrators))
     for left_out, outside in source.domains.each_left_out(max_folds):
         kept = outside if source.weight is None else outside[source.weight[outside] > 0]
         domains = source.domains.restrict(kept)
@@ -96,15 +131,14 @@ def leave_domains_out(
         if domains.partition:  # each domain keeps all its rows
             training.best_risks.update(source.best_risks)
         training.starts.update(source.starts)
-        judged = _only(rows, rows.domains, left_out)
+        fitted = {}
         for name, calibrator in calibrators.items():
-            found = judge(_fitted(calibrator, training)(judged.scores), judged)
-            results[name].update(zip((names[number] for number in left_out), found, strict=True))
+            fitted[name] = _fitted(calibrator, training)
             task.advance()
         if domains.partition:
             source.best_risks.update(training.best_risks)
         source.starts.update(training.starts)
-    return {name: {domain: result[domain] for domain in names} for name, result in results.items()}
+        yield left_out, fitted
 
 
 def squared_errors(calibrated: FloatArray, rows: ScoredRows) -> list[float]:
@@ -130,10 +164,14 @@ def _only(rows: ScoredRows, domains: Domains, numbers: Sequence[int]) -> ScoredR
     return rows.subset(members, Domains(names, codes[pairs], places, len(members)))
 
 
-def _fitted(calibrator: Calibrator | None, rows: ScoredRows) -> Callable[[FloatArray], FloatArray]:
+def _as_they_are(scores: FloatArray) -> FloatArray:
+    return scores[:, 0] if scores.shape[1] == 1 else scores
+
+
+def _fitted(calibrator: Calibrator | None, rows: ScoredRows) -> Calibrator | None:
     if calibrator is None:
-        return lambda scores: scores[:, 0] if scores.shape[1] == 1 else scores
+        return None
     assert rows.domains is not None
     if len(rows.domains.names) < calibrator.domains_needed:
         calibrator = NaiveIsotonic()
-    return clone(calibrator).fit_rows(rows).calibrate  # type: ignore[no-any-return]
+    return clone(calibrator).fit_rows(rows)  # type: ignore[no-any-return]

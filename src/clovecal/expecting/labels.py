@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from clovecal._checks import FloatArray, IntArray, as_numpy, check_bins, check_count, check_fraction, check_rng
+from clovecal._checks import FloatArray, IntArray, check_bins, check_count, check_fraction, check_rng
 from clovecal.calibrators import AdaptedCalibrator, HierarchicalCalibrator, ScoredRows
 from clovecal.domains import Domains, Name
-from clovecal.errors import InputError
 from clovecal.expecting._shared import MeanChange, mean_with_interval, scores_of
-from clovecal.metrics import brier, ece, mean_squared_error, on_rows, regression_calibration
+from clovecal.expecting.leaving_out import (
+    DRAWS,
+    TEST_ROWS,
+    checked_labels,
+    counted_rows,
+    dealt,
+    loss_and_error,
+    ranks_of,
+)
 from clovecal.progress import SILENT, Progress
 from clovecal.rows import Rows
 from clovecal.text import short_number
@@ -22,9 +29,6 @@ from clovecal.text import short_number
 LABELS = (0, 20, 50, 100, 200, 500)
 FEWEST_DOMAINS = 5
 MOST_DOMAINS = 30
-# Rows of a left-out domain that no label is ever taken from: fewer would show noise in place of what is lost.
-TEST_ROWS = 100
-_DRAWS = 5
 _SIMULATED_DOMAINS = 200
 _SIMULATED_ROWS = 500
 _RATE_LEVEL = 0.9
@@ -138,7 +142,7 @@ def labels_needed(
     labels: Sequence[int] = LABELS,
     calibrator: HierarchicalCalibrator | None = None,
     order: Any = None,
-    draws: int = _DRAWS,
+    draws: int = DRAWS,
     bins: int = 10,
     ci: float = 0.95,
     rng: np.random.Generator | int | None = 0,
@@ -222,22 +226,22 @@ def labels_needed_of(
     labels: Sequence[int] = LABELS,
     calibrator: HierarchicalCalibrator | None = None,
     order: Any = None,
-    draws: int = _DRAWS,
+    draws: int = DRAWS,
     bins: int = 10,
     ci: float = 0.95,
     rng: np.random.Generator | int | None = 0,
     progress: Progress = SILENT,
 ) -> LabelsNeeded | None:
     """Do what `labels_needed` does, for rows that are checked."""
-    tried = _checked_labels(labels)
+    tried = checked_labels(labels)
     draws, bins, ci = check_count(draws, "draws"), check_bins(bins), check_fraction(ci, "ci")
     generator = check_rng(rng)
     model = HierarchicalCalibrator() if calibrator is None else calibrator
-    ranks = None if order is None else _ranks(order, len(rows))
+    ranks = None if order is None else ranks_of(order, len(rows))
     table = ScoredRows(scores=scores_of(rows), y=rows.y.astype(np.float64), weight=rows.weight, domains=rows.domains)
     if len(rows.domains.names) < 2:
         return None
-    members = {name: _counted(rows, found) for name, found in rows.domains.split()}
+    members = {name: counted_rows(rows, found) for name, found in rows.domains.split()}
     playing, reached = _who_can_play(members, tried)
     if not playing:
         return _simulated(rows, table, model, tried, bins=bins, ci=ci, rng=generator, progress=progress)
@@ -298,9 +302,8 @@ def _left_out(
         return None
     fitted = clone(model).fit_rows(table.subset(kept, known))
     found = []
-    for _ in range(1 if ranks is not None else draws):
-        dealt = own[np.argsort(ranks[own], kind="stable")] if ranks is not None else rng.permutation(own)
-        found.append(_judged(rows, fitted, dealt[: labels[-1]], dealt[labels[-1] :], labels, bins))
+    for order in dealt(own, ranks, draws, rng):
+        found.append(_judged(rows, fitted, order[: labels[-1]], order[labels[-1] :], labels, bins))
     return np.asarray(np.mean(found, axis=0))
 
 
@@ -314,7 +317,7 @@ def _judged(
 ) -> list[float]:
     alone = Domains.pooled(len(rows))
     part = replace(rows, domains=alone).subset(np.sort(test))
-    found = [*_loss_and_error(part, bins)]
+    found = [*loss_and_error(part, bins)]
     scores = scores_of(rows)
     for count in labels:
         own = labelled[:count]
@@ -322,7 +325,7 @@ def _judged(
             scores[own], rows.y[own], sample_weight=None if rows.weight is None else rows.weight[own]
         )
         calibrated = adapted.calibrate(scores_of(part))
-        found += [*_loss_and_error(replace(part, p=calibrated), bins), _rate_width(adapted, scores_of(part))]
+        found += [*loss_and_error(replace(part, p=calibrated), bins), _rate_width(adapted, scores_of(part))]
     return found
 
 
@@ -331,15 +334,6 @@ def _rate_width(adapted: AdaptedCalibrator, scores: FloatArray) -> float:
     step = -(-len(scores) // _SCORES_FOR_A_WIDTH)
     rate = adapted.expect(scores[::step], ci=_RATE_LEVEL).outcome
     return rate.high - rate.low
-
-
-def _loss_and_error(rows: Rows, bins: int) -> tuple[float, float]:
-    if rows.task == "regression":
-        return (
-            on_rows.value(rows, mean_squared_error),
-            on_rows.value(rows, regression_calibration, bins=bins, debias=True),
-        )
-    return on_rows.value(rows, brier), on_rows.value(rows, ece, bins=bins, debias=True)
 
 
 def _simulated(
@@ -354,7 +348,7 @@ def _simulated(
     progress: Progress,
 ) -> LabelsNeeded:
     """Draw new domains from what the known ones show, and do with each what is done with a domain left out."""
-    counted = _counted(rows, np.arange(len(rows)))
+    counted = counted_rows(rows, np.arange(len(rows)))
     fitted = clone(model).fit_rows(table.subset(counted, rows.domains.restrict(counted)))
     chance = None if rows.weight is None else rows.weight[counted] / rows.weight[counted].sum()
     task = progress.task("Drawing new domains", total=_SIMULATED_DOMAINS)
@@ -422,25 +416,6 @@ def _who_can_play(members: Mapping[Name, IntArray], labels: tuple[int, ...]) -> 
         if len(large) >= FEWEST_DOMAINS and (labels[most - 1] > 0 or most == len(labels)):
             return large, labels[:most]
     return [], labels
-
-
-def _counted(rows: Rows, members: IntArray) -> IntArray:
-    """Return those of some rows that have a positive weight."""
-    return members if rows.weight is None else members[rows.weight[members] > 0]
-
-
-def _checked_labels(labels: Sequence[int]) -> tuple[int, ...]:
-    found = tuple(check_count(count, "labels", at_least=0) for count in labels)
-    if not found or list(found) != sorted(set(found)):
-        raise InputError("labels", f"is {labels!r}", "pass rising numbers such as (0, 20, 100)")
-    return found
-
-
-def _ranks(order: Any, n_rows: int) -> FloatArray:
-    column = as_numpy(order, "order")
-    if column.shape != (n_rows,):
-        raise InputError("order", f"has shape {column.shape}", f"pass one value for each of the {n_rows} rows")
-    return np.unique(column, return_inverse=True)[1].astype(np.float64)
 
 
 def _with_limits(change: MeanChange) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from clovecal._checks import FloatArray, IntArray, check_bins, check_fraction, check_rng
+from clovecal._checks import FloatArray, check_bins, check_fraction, check_rng
 from clovecal.calibrators import CALIBRATORS, Calibrator, ScoredRows
 from clovecal.calibrators.held_out import leave_domains_out
-from clovecal.domains import Domains, Name
-from clovecal.domains.sums import equal_mass_bins
+from clovecal.domains import Name
 from clovecal.errors import InputError
 from clovecal.expecting._shared import MeanChange, mean_with_interval, scores_of
+from clovecal.expecting.leaving_out import affordable
 from clovecal.metrics import brier, ece, mean_squared_error, on_rows, regression_calibration
 from clovecal.progress import SILENT, Progress
 from clovecal.rows import Rows
@@ -34,8 +34,6 @@ MOST_FOLDS = 10
 MOST_FOR_ROBUST = 500
 MOST_FOR_AUTO = 200
 MOST_FOR_HIERARCHICAL = 100
-MOST_ROWS = 20_000
-_SCORE_CELLS = 400
 
 
 @dataclass(frozen=True)
@@ -201,8 +199,8 @@ def expect_repairs_of(
     names = rows.domains.names
     if len(names) < 2:
         return None
-    fitted_on, table_row, notes = _affordable(rows, generator)
-    fitted_on = replace(fitted_on, domains=rows.domains.restrict(table_row))
+    table = ScoredRows(scores=scores_of(rows), y=rows.y.astype(np.float64), weight=rows.weight, domains=rows.domains)
+    fitted_on, notes = affordable(table, generator)
     calibrators: dict[str, Calibrator | None] = {AS_IT_IS: None}
     for known in CALIBRATORS.values():
         calibrator = known.make_quick()
@@ -223,7 +221,6 @@ def expect_repairs_of(
             Rows(y=y, p=calibrated, weight=part.weight, domains=part.domains, task=rows.task), bins
         )
 
-    table = ScoredRows(scores=scores_of(rows), y=rows.y, weight=rows.weight, domains=rows.domains)
     try:
         found = leave_domains_out(table, calibrators, judge, max_folds=MOST_FOLDS, fit_on=fitted_on, progress=progress)
     except InputError as error:
@@ -307,68 +304,3 @@ def _repair(
         worst_error_in=worst_error.name,
         by_domain=by_domain,
     )
-
-
-def _affordable(rows: Rows, rng: np.random.Generator) -> tuple[ScoredRows, IntArray, list[str]]:
-    """Return rows to fit on, the row of the table that each stands for (whose domains it has), and what was done."""
-    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-    everything = ScoredRows.of(scores_of(rows), rows.y, None, weight)
-    counted = np.flatnonzero(weight)
-    if len(counted) <= MOST_ROWS:
-        return everything.subset(counted), counted, []
-    if everything.n_problems == 1 and rows.domains.partition:
-        summed, table_row = _summed(everything.subset(counted), rows.domains.restrict(counted))
-        return summed, counted[table_row], [f"For speed, fits use scores rounded to {_SCORE_CELLS} levels."]
-    stratum = rows.domains.primary_codes[counted]
-    size = np.bincount(stratum)
-    quota = _quota(size, MOST_ROWS)
-    order = rng.permutation(len(counted))
-    order = order[np.argsort(stratum[order], kind="stable")]
-    position = np.arange(len(order)) - (np.cumsum(size) - size)[stratum[order]]
-    drawn = np.sort(order[position < quota[stratum[order]]])
-    share = (quota / np.maximum(size, 1))[stratum[drawn]]
-    drawn = counted[drawn]
-    note = (
-        f"For speed, fits use {len(drawn):,} of the {len(counted):,} rows, drawn in every domain; "
-        "fits of all rows may differ."
-    )
-    return replace(everything.subset(drawn), weight=weight[drawn] / share), drawn, [note]
-
-
-def _quota(size: IntArray, most: int) -> IntArray:
-    """Cap the domains' sizes so that they sum to at most ``most``, small domains keeping all (each keeps a row)."""
-    low, high = 1, int(size.max())
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if np.minimum(size, middle).sum() <= most else (low, middle - 1)
-    return np.minimum(size, low)
-
-
-def _summed(rows: ScoredRows, domains: Domains) -> tuple[ScoredRows, IntArray]:
-    """Replace the rows of each score cell and domain by two that have their weight, mean and variance of y.
-
-    Returns also, for each of these, a row of its domain.
-    """
-    score, y, weight = rows.scores[:, 0], rows.y, rows.weight
-    assert weight is not None
-    k = len(domains.names)
-    cell = equal_mass_bins(score, weight, _SCORE_CELLS)
-    total = np.bincount(cell, weight)
-    level = np.divide(np.bincount(cell, weight * score), total, out=np.zeros(len(total)), where=total > 0)
-    present, key = np.unique(cell * k + domains.codes, return_inverse=True)
-    of_domain = np.empty(len(present), dtype=np.intp)
-    of_domain[key] = np.arange(len(score))
-    mass = np.bincount(key, weight)
-    mean = np.bincount(key, weight * y) / mass
-    if np.all((y == 0) | (y == 1)):
-        low, high, share_of_high = np.zeros(len(mean)), np.ones(len(mean)), mean
-    else:
-        spread = np.sqrt(np.bincount(key, weight * (y - mean[key]) ** 2) / mass)
-        low, high, share_of_high = mean - spread, mean + spread, np.full(len(mean), 0.5)
-    summed = ScoredRows(
-        scores=np.tile(level[present // k], 2)[:, None],
-        y=np.concatenate((low, high)),
-        weight=np.concatenate((mass * (1 - share_of_high), mass * share_of_high)),
-        domains=None,
-    )
-    return summed, np.tile(of_domain, 2)
