@@ -6,9 +6,9 @@ easy or hard cancels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -24,10 +24,13 @@ from clovecal.comparing._differences import (
     mean_over_domains,
 )
 from clovecal.comparing._known_rows import KnownRows, rows_known_to
+from clovecal.comparing._left_out import LeftOutComparison, compare_left_out, is_fitted
 from clovecal.comparing._numbers import ROUNDING, plain, with_limits
 from clovecal.comparing._text import as_text
 from clovecal.domains import Interval, Name
+from clovecal.errors import InputError
 from clovecal.metrics import RowMean, ece, on_rows, regression_calibration
+from clovecal.progress import SILENT, Progress
 from clovecal.rows import Rows
 from clovecal.text import as_json_values
 
@@ -186,6 +189,7 @@ class Comparison:
         return as_text(self)
 
 
+@overload
 def compare(
     before: Any,
     after: Any,
@@ -196,8 +200,65 @@ def compare(
     sample_weight: Any = None,
     bins: int = 10,
     ci: float = 0.95,
-) -> Comparison:
-    """Compare predictions before and after calibration, on rows that the calibrator was not fitted on.
+    leave_one_domain_out: Literal[False] = False,
+) -> Comparison: ...
+
+
+@overload
+def compare(
+    before: Any,
+    after: Any,
+    y: Any,
+    *,
+    domains: Any,
+    task: str | None = None,
+    sample_weight: Any = None,
+    bins: int = 10,
+    ci: float = 0.95,
+    leave_one_domain_out: Literal[True],
+    after_labels: Sequence[int] = (),
+    order: Any = None,
+    rng: np.random.Generator | int | None = 0,
+    progress: Progress = SILENT,
+) -> LeftOutComparison: ...
+
+
+@overload
+def compare(
+    before: Any,
+    after: Any,
+    y: Any,
+    *,
+    domains: Any,
+    task: str | None = None,
+    sample_weight: Any = None,
+    bins: int = 10,
+    ci: float = 0.95,
+    leave_one_domain_out: bool = False,
+    after_labels: Sequence[int],
+    order: Any = None,
+    rng: np.random.Generator | int | None = 0,
+    progress: Progress = SILENT,
+) -> LeftOutComparison: ...
+
+
+def compare(
+    before: Any,
+    after: Any,
+    y: Any,
+    *,
+    domains: Any,
+    task: str | None = None,
+    sample_weight: Any = None,
+    bins: int = 10,
+    ci: float = 0.95,
+    leave_one_domain_out: bool = False,
+    after_labels: Sequence[int] = (),
+    order: Any = None,
+    rng: np.random.Generator | int | None = 0,
+    progress: Progress = SILENT,
+) -> Comparison | LeftOutComparison:
+    """Compare predictions before and after calibration, or methods in domains that were left out of their fits.
 
     Parameters
     ----------
@@ -205,7 +266,9 @@ def compare(
         Predictions as in `clovecal.audit`, or, where ``after`` is a calibrator, the scores that it takes.
     after
         Calibrated predictions of the same rows; or a fitted calibrator, which then makes them, and which knows whether
-        the scores are of its scale and whether these are the rows that it was fitted on.
+        the scores are of its scale and whether these are the rows that it was fitted on. Where domains are left out:
+        an unfitted calibrator or the name of a registered one, several in a list, or in a dictionary by names of your
+        own; a fitted one among them is judged as it is.
     y
         Labels 0/1, 0…C−1, or real targets.
     domains
@@ -218,11 +281,23 @@ def compare(
         Bins of the calibration error.
     ci
         Confidence level of the intervals.
+    leave_one_domain_out
+        Whether to fit each method without each domain in turn and judge it there: what it would be in a new domain.
+    after_labels
+        Numbers of labelled rows of the left-out domain, such as (20, 100): what each method would be after them, with
+        what varies by domain learned from the others (`clovecal.HierarchicalCalibrator`). They leave domains out too.
+    order
+        With ``after_labels``, a column by which rows come, such as their dates: labels are then a domain's first rows;
+        None: rows drawn at random.
+    rng
+        Seed or Generator; draws the labelled rows.
+    progress
+        Shows how many of the fits are done.
 
     Returns
     -------
-    Comparison
-        ``print`` shows its verdict and a table; ``to_dict()`` is for machines.
+    Comparison or LeftOutComparison
+        The latter where domains are left out. ``print`` shows its verdict and a table; ``to_dict()`` is for machines.
 
     Notes
     -----
@@ -238,9 +313,16 @@ def compare(
     one. Several classes and regressions have Student's alone.
     With fewer than 20 rows there is none.
 
+    Where domains are left out, every domain counts the same, intervals are over domains, and there is none of fewer
+    than three. Calibration errors are without what noise adds to them. With more than 20 domains several are left out
+    at a time; of more than 20,000 rows fewer, or sums, are fitted on, and all are judged. After labels a domain is
+    judged on the same other rows at every number of labels that it has the rows for (100 more than labels), adapted,
+    unadapted, and by Platt's fit on the labels alone; small domains are in fewer columns, which say how many they have.
+
     See Also
     --------
-    clovecal.expecting.expect_repairs : before fitting, what each way of calibrating would do in a new domain.
+    clovecal.expecting.expect_repairs : every registered way of calibrating in a new domain, as an audit shows it.
+    clovecal.labels_needed : what each number of labels is worth, for one calibrator.
 
     References
     ----------
@@ -257,11 +339,31 @@ def compare(
     >>> y = rng.uniform(size=4000) < p**2
     >>> print(compare(p, p**2, y, domains=np.arange(4000) % 4).finding)
     lower
+    >>> found = compare(p, ["naive", "platt"], y, domains=np.arange(4000) % 4, leave_one_domain_out=True)
+    >>> [(one.method, one.finding) for one in found.methods]
+    [('as it is', None), ('naive', 'lower'), ('platt', 'lower')]
     """
+    if leave_one_domain_out or len(after_labels):
+        return compare_left_out(
+            before,
+            after,
+            y,
+            domains=domains,
+            task=task,
+            sample_weight=sample_weight,
+            after_labels=after_labels,
+            order=order,
+            bins=bins,
+            ci=ci,
+            rng=rng,
+            progress=progress,
+        )
     ci = check_fraction(ci, "ci")
     remarks: list[str] = []
     known = KnownRows()
     if isinstance(after, Calibrator):
+        if not is_fitted(after):
+            raise InputError("after", "is not fitted", "fit it, or say leave_one_domain_out=True")
         scores = scores_for(after, before)
         task = task_for(after, y) if task is None else task
         remarks += remarks_of(after, scores)

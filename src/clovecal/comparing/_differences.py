@@ -120,6 +120,27 @@ def with_few_events(
         return student
     lowered_by, y = (old.p - new.p)[members], new.y[members].astype(np.float64)
     lowered_by = np.where(np.abs(lowered_by) < ROUNDING, 0.0, lowered_by) * counts_for
+    return wide_enough(student, lowered_by, y, count, level)
+
+
+def wide_enough(
+    student: Difference, lowered_by: FloatArray, y: FloatArray, count: FloatArray, level: float
+) -> Difference:
+    """Return Student's interval of a mean change of the Brier score, wider where there are few events.
+
+    Parameters
+    ----------
+    student
+        The mean change with Student's interval, which it has.
+    lowered_by
+        By how much each row's prediction is lowered, times what the row counts for in the mean.
+    y, count
+        Labels 0/1 and frequencies of the rows.
+    level
+        Of the interval.
+    """
+    assert student.low is not None
+    assert student.high is not None
     rate, effective = _effective(np.abs(lowered_by), y, count)
     if min(rate, 1 - rate) * effective >= _MANY_EVENTS:
         return student
