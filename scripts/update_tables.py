@@ -9,34 +9,51 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from clovecal.records import read
 from clovecal.reproduce import STUDIES
 
-BEGIN, END = "<!-- table: made from the records -->", "<!-- end of table -->"
-OF_A_BENCHMARK = re.compile(
-    r"(<!-- table: made from (results/\w+\.jsonl) -->\n\n).*?(\n\n<!-- end of table -->)", re.DOTALL
-)
+BEGINNING = re.compile(r"<!-- table: made from (the records|results/\w+\.jsonl) -->")
+END = "<!-- end of table -->"
 
 
 def main() -> None:
     for readme in sorted(Path("experiments").glob("*/README.md")):
-        text = readme.read_text(encoding="utf-8")
-        if BEGIN not in text:
-            continue
-        table = _table(readme.parent).strip()
-        before, _, rest = text.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        _write(readme, text, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+        _update(readme, lambda _, folder=readme.parent: _table(folder))
     readme = Path("benchmarks/README.md")
+    _update(readme, lambda records: _figures(readme.parent / records))
+
+
+def filled(text: str, table_of: Callable[[str], str]) -> str:
+    """Return a README with what stands between the markers of each table replaced, whatever that was.
+
+    Parameters
+    ----------
+    text
+        The README.
+    table_of
+        Called with what a table is made from, as its first marker says it.
+
+    Raises
+    ------
+    ValueError
+        Where a table has no second marker before the next table or the end: what stands there is not its own.
+    """
+    parts, done = [], 0
+    for found in BEGINNING.finditer(text):
+        end, following = text.find(END, found.end()), BEGINNING.search(text, found.end())
+        if end < 0 or (following is not None and following.start() < end):
+            raise ValueError(f"the table made from {found[1]} has no {END!r}")
+        parts += [text[done : found.end()], "\n\n", table_of(found[1]).strip(), "\n\n"]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _update(readme: Path, table_of: Callable[[str], str]) -> None:
     text = readme.read_text(encoding="utf-8")
-    _write(
-        readme, text, OF_A_BENCHMARK.sub(lambda found: found[1] + _figures(readme.parent / found[2]) + found[3], text)
-    )
-
-
-def _write(readme: Path, text: str, updated: str) -> None:
+    updated = filled(text, table_of)
     if updated != text:
         readme.write_text(updated, encoding="utf-8")
         print(f"{readme} updated")
