@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import sys
@@ -23,27 +22,6 @@ FOLDER = Path(__file__).parents[2] / "experiments"
 NAMES = sorted({path.parent.name for path in FOLDER.glob("*/*.py") if not path.name.startswith("_")})
 if not NAMES:
     pytest.skip("the source distribution has no experiments", allow_module_level=True)
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what imports a study's script, which finds its neighbours by its own folder as when it is run."""
-    before = set(sys.modules)
-
-    def script(name: str, stem: str | None = None) -> ModuleType:
-        path = FOLDER / name / f"{stem or name.replace('-', '_')}.py"
-        monkeypatch.syspath_prepend(str(path.parent))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, path.stem, module)
-        spec.loader.exec_module(module)
-        return module
-
-    yield script
-    for name in {"shared", "_candidates", "_classifiers", "_shown", "_findings", "_scenarios", "_venn_abers"} - before:
-        sys.modules.pop(name, None)
 
 
 def outcome_of(script: ModuleType, config: Any, folder: Path) -> dict[str, Any]:

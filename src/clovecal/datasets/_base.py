@@ -17,7 +17,7 @@ class DomainDataset:
     X : ndarray of shape (n, d), floating
         Features, without missing values, ready for scikit-learn.
     y : ndarray of shape (n,)
-        Labels: 0 or 1 (int8) for classification, floating for regression.
+        Labels: 0 and 1, or 0 to C − 1 (int8), for classification, floating for regression.
     domains : ndarray of shape (n,)
         The domain of each row, as a readable string.
     feature_names : tuple of str

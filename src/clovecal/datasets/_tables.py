@@ -43,7 +43,8 @@ def load_table(name: str, *, without: Sequence[str] = ()) -> DomainDataset:
     Returns
     -------
     DomainDataset
-        ``X`` float32, ``y`` int8, ``domains`` as texts. ``description`` says what it is and where the file comes from.
+        ``X`` float32, ``y`` int8 (0 and 1, or 0 to C − 1), ``domains`` as texts. ``description`` says what it is and
+        where the file comes from.
 
     Notes
     -----
@@ -133,7 +134,7 @@ _COLUMNS: dict[str, _Columns] = {}
 
 
 def _register(
-    name: str, description: str, path: str, sha256: str, *, source: str, columns: _Columns | None = None
+    name: str, description: str, path: str, sha256: str | None, *, source: str, columns: _Columns | None = None
 ) -> None:
     _COLUMNS[name] = columns or _Columns()
     folder, _, file = path.partition("/")
@@ -266,6 +267,13 @@ _register(
     "amazon25",
     "31,501 reviews of 25 product lines, as 384 numbers each; label: five stars",
     "amazon25/amazon25_minilm.npz",
-    "28a74ce47b5443898bd1668a555ae79cd846d1ca57638023d06a6c9b1833c263",
-    source="it is made from the reviews of Yu et al. (2018), without their stop words, by the network MiniLM-L6",
+    None,
+    source="it is made by scripts/amazon25_features.py from the reviews of Yu et al. (2018), without their stop words",
+)
+_register(
+    "pacs",
+    "9,991 pictures of 4 kinds, as 1,280 numbers each; label: dog, elephant, giraffe, guitar, horse, house or person",
+    "pacs/pacs_efficientnet_lite0.npz",
+    None,
+    source="it is made by scripts/pacs_features.py from the pictures of Li et al. (2017)",
 )
