@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from clovecal import records, select
 from clovecal.datasets import DomainDataset
@@ -178,3 +180,72 @@ def test_the_pictures_that_were_studied_are_those_of_the_records() -> None:
         known = pictures.domains != one["config"]["left_out"]
         assert sum(one["rows"][part] for part in ("train", "fit", "judge")) == known.sum()
         assert one["rows"]["new"] == (~known).sum() - 100
+
+
+def readme_of(name: str) -> str:
+    """Return a README's words above its tables, on one line."""
+    text = (FOLDER / name / "README.md").read_text(encoding="utf-8").partition("<!-- table")[0]
+    return " ".join(text.split())
+
+
+def signed(values: Any) -> str:
+    """Return a mean with its t-interval as a README prints them, by scipy's own test."""
+    found = stats.ttest_1samp(values, 0)
+    low, high = found.confidence_interval(0.95)
+    texts = [f"{abs(one):.4f}"[1:] for one in (np.mean(values), low, high)]
+    signs = ["−" if one < 0 else "+" for one in (np.mean(values), low, high)]
+    mean, below, above = (sign + text for sign, text in zip(signs, texts, strict=True))
+    return f"{mean} [{below}, {above}]"
+
+
+def test_what_is_said_of_the_trials_is_in_the_records() -> None:
+    found = records.read(FOLDER / "impact" / "results.jsonl")
+    text = readme_of("impact")
+    assert len(found) == 15
+
+    def held(name: str) -> int:
+        ends = np.array([(*one["expected"][name], one["happened"][name]) for one in found])
+        return int(((ends[:, 0] <= ends[:, 2]) & (ends[:, 2] <= ends[:, 1])).sum())
+
+    assert (held("rate"), held("calibration_slope")) == (15, 15)
+    assert (held("observed_expected"), held("brier")) == (14, 14)
+    assert [held(name) for name in ("calibration_intercept", "auc", "ece")] == [13, 13, 13]
+    assert "in 15 of 15 trials, the slope in 15, O:E and the Brier score in 14, intercept, AUC and ECE in 13" in text
+    means = [np.mean([one[key] for one in found]) for key in ("pooled_ece", "known_mean_ece")]
+    assert [round(float(one), 3) for one in (*means, np.mean([one["happened"]["ece"] for one in found]))] == [
+        0.006,
+        0.055,
+        0.054,
+    ]
+
+    def change(way: str) -> dict[str, float]:
+        return {
+            one["config"]["trial"]: float(
+                np.mean([d["scores"][way]["brier"] - d["scores"]["as it is"]["brier"] for d in one["labels"]])
+            )
+            for one in found
+        }
+
+    for way in ("naive", "robust", "Platt alone, 50"):
+        assert signed(list(change(way).values())) in text
+    after_50 = change("hierarchical, 50")
+    assert signed(list(after_50.values())).partition(" ")[2] in text
+    assert [round(after_50.pop(name), 4) for name in ("TCDB", "UK4")] == [-0.0097, -0.0139]
+    assert round(float(np.mean(list(after_50.values()))), 4) == 0
+    width = [np.mean([d["rate_width"][labels] for one in found for d in one["labels"]]) for labels in ("0", "50")]
+    assert [round(100 * float(one)) for one in width] == [24, 15]
+
+
+def test_the_clinical_report_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    of_real_table("impact")
+    pytest.importorskip("altair")
+    monkeypatch.chdir(tmp_path)
+    text = (FOLDER.parent / "docs" / "impact.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for code, _, shown in re.findall(r"```python\n(.*?)```\n(\n```text\n(.*?)```)?", text, flags=re.DOTALL):
+        exec(compile(code, "impact.md", "exec"), names)
+        assert capsys.readouterr().out == shown
+    assert (tmp_path / "impact.html").stat().st_size > 100_000
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert targets
+    assert all((FOLDER.parent / "docs" / target).exists() for target in targets)
