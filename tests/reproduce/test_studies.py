@@ -108,6 +108,18 @@ def test_a_missing_package_is_named_with_what_brings_it(tmp_path: Path, monkeypa
     assert "needs the package torch; install it with pip install 'clovecal[wilds]'" in str(result.exception)
 
 
+def test_what_draws_the_figures_is_looked_for_before_anything_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("the study was begun")
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(Study, "plan", never)
+    result = CliRunner().invoke(group, ["reproduce", "wilds", "--dataset", "fmow", "--output", str(tmp_path)])
+    assert "needs the package matplotlib; install it with pip install 'clovecal[plots]'" in str(result.exception)
+
+
 def test_a_run_shows_the_records_of_other_options_too_unless_the_study_says_otherwise(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text(json.dumps({"config": {"part": "training"}}) + "\n", encoding="utf-8")
     found = {name: study.read(tmp_path, () if study.own_records_only else None) for name, study in STUDIES.items()}

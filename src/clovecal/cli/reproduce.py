@@ -65,6 +65,8 @@ def _parameter(option: Option) -> click.Option:
         kind = click.Choice(option.choices)
     elif option.type is int:
         kind = click.IntRange(option.least)
+    elif option.type is float:
+        kind = float
     elif option.type is Path:
         kind = click.Path(path_type=Path, file_okay=option.name != "output")
     return click.Option(
@@ -105,6 +107,7 @@ def _reproduce(
     """Run what has no record yet, then print and draw what the records say."""
     plan = None
     if not show_only:
+        needs("matplotlib.figure", "plots", "drawing")  # before the hours of training that its figures are made of
         with needing(study.extra, "training"):
             with on_terminal() as progress:
                 progress.task("Checking")

@@ -46,7 +46,7 @@ class Option:
     help
         What it is, in a sentence.
     type
-        str, int, Path, or bool for what is asked for or not.
+        str, int, float, Path, or bool for what is asked for or not.
     default
         What is taken where nothing is asked for.
     choices

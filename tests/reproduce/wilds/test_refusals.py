@@ -91,6 +91,11 @@ def test_an_image_that_fails_later_is_named_too(tmp_path):
         ({"backbone": "vgg16"}, "backbone is 'vgg16'"),
         ({"splits": "mine"}, "splits is 'mine'"),
         ({"seeds": 0}, "seeds is 0"),
+        ({"fit_on": ["id-val"]}, "fit_on is 'id-val', but camelyon17 has one validation split; leave it out"),
+        ({"dataset": "fmow", "fit_on": ["train"]}, "fit_on is 'train'; choose one of 'id-val', 'ood-val', 'both'"),
+        ({"columns": ["platt"]}, "columns has 'platt', which is no column"),
+        ({"dataset": "poverty", "columns": ["clove"]}, "columns has 'clove', which needs classes"),
+        ({"paper_penalty": -1.0}, "paper_penalty is -1; pass a finite number"),
         ({"backbone": "tiny-text"}, "reads no images; camelyon17 needs one that does"),
     ],
 )
@@ -251,18 +256,19 @@ def test_a_plan_says_what_it_needs(root, tmp_path, monkeypatch):
     train, val = plan.data.split_counts["train"], plan.data.split_counts["val"]
     kept = sum(len(part) for part in plan.parts.values())
     assert plan.rows_to_train_on == 12 * 5 * train  # three objectives, four seeds, five epochs
-    assert plan.rows_to_predict == 12 * (5 * val + kept)
-    hours = (12 * 5 * train / 0.5 + 12 * (5 * val + kept) / 2) / 3600
+    judged = val - len(plan.parts["id"])  # on which the epoch is chosen
+    assert plan.rows_to_predict == 12 * (5 * judged + kept)
+    hours = (12 * 5 * train / 0.5 + 12 * (5 * judged + kept) / 2) / 3600
     assert f"GPU hours: about {hours:.1f}, for" in said
     assert "at 0 and 2 rows per second of densenet121, which are made up" in said
     assert "12 networks (0 trained already): densenet121, erm, coral, irm-halves, 4 seeds, 5 epochs" in said
-    assert "84 records" in said
+    assert "96 records" in said
     folder = plan.folder(plan.models[0])
     folder.path.mkdir(parents=True)
     folder.weights.touch()
     folder.outputs("fit").touch()
     assert plan.rows_to_train_on == 11 * 5 * train
-    assert plan.rows_to_predict == 11 * (5 * val + kept) + kept - len(plan.parts["fit"])
+    assert plan.rows_to_predict == 11 * (5 * judged + kept) + kept - len(plan.parts["fit"])
     assert "(1 trained already)" in str(plan)
 
 

@@ -16,14 +16,24 @@ FOLDER = Path(__file__).parents[3] / "experiments" / "wilds"
 
 
 def record(
-    dataset="camelyon17", column="original", *, seed=0, objective="erm", ood=0.5, inside=0.9, ece=None, data="v1"
+    dataset="camelyon17",
+    column="original",
+    *,
+    seed=0,
+    objective="erm",
+    ood=0.5,
+    inside=0.9,
+    ece=None,
+    data="v1",
+    fit_on="val",
+    penalty=None,
 ):
     model = wilds.models_of(dataset, data, objectives=[objective], seeds=seed + 1)[seed]
     errors = ece or {"hospital 0": 0.1, "hospital 1": 0.3}
     calibration = {"mean_ece": sum(errors.values()) / len(errors), "worst_ece": max(errors.values()), "ece": errors}
-    headline = {"camelyon17": "accuracy", "poverty": "pearson"}[dataset]
+    headline = {"camelyon17": "accuracy", "poverty": "pearson", "fmow": "worst_region_accuracy"}[dataset]
     return {
-        "config": asdict(wilds.Config(model, column, 5)),
+        "config": asdict(wilds.Config(model, column, 5, fit_on, penalty)),
         "ood": {headline: ood},
         "id": {headline: inside, **calibration},
     }
@@ -72,10 +82,26 @@ def test_studies_of_other_data_or_networks_have_tables_of_their_own():
 
 def test_the_papers_numbers_are_those_of_its_tables():
     assert len(PAPERS) == 12
-    assert PAPERS["fmow", "erm"]["clove"] == (44.16, 1.8)
+    assert PAPERS["fmow", "erm"]["clove-paper"] == (44.16, 1.8)
     assert PAPERS["camelyon17", "coral"]["robust"] == (76.8, 6.5)
     assert PAPERS["civilcomments", "irm-halves"]["original"] == (40.61, 16.0)
     assert set(PAPERS["poverty", "erm"]) == {"original", "naive", "robust"}
+
+
+def test_the_papers_head_stands_once_for_each_penalty_beside_the_papers_number():
+    found = [record(column="clove-paper", penalty=penalty) for penalty in (1000.0, 1.0)] + [record(column="clove")]
+    lines = score_table(found, "ood").splitlines()
+    assert lines[0] == "| algorithm | CLOvE (paper, λ = 1) | CLOvE (paper, λ = 1,000) | CLOvE |"
+    assert lines[3] == "| ERM, paper | 75.75 (4.9) | 75.75 (4.9) |  |"
+
+
+def test_what_columns_were_fitted_on_parts_the_tables_and_is_said():
+    found = [record("fmow", fit_on=fit_on) for fit_on in ("id-val", "ood-val", "both")]
+    text = tables(found)
+    assert text.count("### FMoW") == 3
+    assert "columns fitted on validation rows of the training domains (id-val)" in text
+    titles = [ax.get_title(loc="left") for ax in figure(found).axes]
+    assert titles == [f"FMoW ({fit_on}), 1 points" for fit_on in ("id-val", "ood-val", "both")]
 
 
 def test_a_point_is_calibration_against_the_score_elsewhere():

@@ -34,7 +34,35 @@ STUDY = Study(
         Option("weights", "Pretrained weights: a file, or for BERT a folder. [the caches]", type=Path),
         Option("batch_size", "Rows per batch. [WILDS']", type=int, least=1),
         Option("epochs", "Epochs of training. [WILDS']", type=int, least=1),
-        Option("head_steps", "Most steps of the CLOvE head.", type=int, default=5000, least=1),
+        Option(
+            "head_steps",
+            "Steps of a CLOvE head: of the paper's so many, of ours at most.",
+            type=int,
+            default=5000,
+            least=1,
+        ),
+        Option(
+            "fit_on",
+            "Validation rows that columns are fitted on, where there are two splits (fmow, poverty, amazon): id-val, "
+            "of the domains trained on, as the paper defines its calibrators; ood-val, of others; or both together. "
+            "Once per table.",
+            several=True,
+            default=(),
+            shown_default="id-val",
+        ),
+        Option(
+            "columns",
+            "Columns of the table; once per column. All if not given.",
+            several=True,
+            default=(),
+            spelled="column",
+        ),
+        Option(
+            "paper_penalty",
+            "λ of the paper's CLOvE (column clove-paper), which states none for WILDS; another adds a column.",
+            type=float,
+            default=100.0,
+        ),
         Option("device", "Device of torch. [a GPU; on the CPU only if you say cpu]"),
         Option("workers", "Processes that decode inputs.", type=int, default=0, least=0),
         Option("splits", "paper (its appendix B) or wilds (published).", default="paper"),

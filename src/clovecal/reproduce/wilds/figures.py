@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The same in every panel, whichever objectives it has.
 _MARKER = dict(zip(OBJECTIVE_NAMES, cycle((*MARKERS, "X", "*", "p", "h")), strict=False))
-_COLOUR = dict(zip(COLUMNS, (*COLOURS, "#000000"), strict=True))
+_COLOUR = dict(zip(COLUMNS, (*COLOURS, "#000000", "#999999"), strict=True))
 
 
 def figures(found: Sequence[Record]) -> dict[str, Figure]:
@@ -33,18 +33,18 @@ def figure(found: Sequence[Record]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    datasets = list(dict.fromkeys(one["config"]["model"]["dataset"] for one in found))
-    wide = min(len(datasets), 3)
-    high = -(-len(datasets) // wide)
+    panels = list(dict.fromkeys(map(_panel_of, found)))
+    wide = min(len(panels), 3)
+    high = -(-len(panels) // wide)
     canvas = Figure(figsize=(4.6 * wide + 2.2, 4.2 * high), dpi=110, layout="constrained")
     axes = canvas.subplots(high, wide, squeeze=False).ravel()
-    for ax in axes[len(datasets) :]:
+    for ax in axes[len(panels) :]:
         ax.set_axis_off()
-    for ax, dataset in zip(axes, datasets, strict=False):
-        panel([one for one in found if one["config"]["model"]["dataset"] == dataset], ax)
+    for ax, which in zip(axes, panels, strict=False):
+        panel([one for one in found if _panel_of(one) == which], ax)
     colours = [
         Line2D([], [], marker="s", linestyle="", color=_COLOUR[name], label=COLUMN_NAMES[name])
-        for name in columns_in(found)
+        for name in dict.fromkeys(one.name for one in columns_in(found))
     ]
     markers = [
         Line2D([], [], marker=_MARKER[name], linestyle="", color="#555555", label=OBJECTIVE_NAMES[name])
@@ -75,7 +75,8 @@ def panel(found: Sequence[Record], ax: Axes) -> Axes:
             markeredgewidth=0.6,
         )
     values = np.array([point for point in points if not np.isnan(point).any()])
-    title = f"{known.title}, {len(values)} points"
+    fit_on = found[0]["config"]["fit_on"]
+    title = f"{known.title}{'' if fit_on == 'val' else f' ({fit_on})'}, {len(values)} points"
     if len(values) > 2 and values.std(axis=0).min() > 0:
         title += f", Pearson {np.corrcoef(values.T)[0, 1]:.2f}".replace("-", "−")
     ax.set_title(title, loc="left", fontsize=10)
@@ -84,3 +85,7 @@ def panel(found: Sequence[Record], ax: Axes) -> Axes:
     ax.set_ylabel(f"{known.score_name}, {known.judged_on}")
     ax.grid(alpha=0.25)
     return ax
+
+
+def _panel_of(record: Record) -> tuple[str, str]:
+    return record["config"]["model"]["dataset"], record["config"]["fit_on"]

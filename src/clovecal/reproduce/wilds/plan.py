@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,18 @@ from clovecal.datasets import LazyDataset, wilds
 from clovecal.datasets.wilds import miniatures
 from clovecal.errors import InputError
 from clovecal.reproduce.wilds.rates import RATES
-from clovecal.reproduce.wilds.settings import SETTINGS, Config, Miniature, Model, check_dataset, columns_of, models_of
-from clovecal.reproduce.wilds.stages import ModelFolder, parts
+from clovecal.reproduce.wilds.settings import (
+    PAPERS_PENALTY,
+    SETTINGS,
+    Config,
+    Miniature,
+    Model,
+    check_dataset,
+    columns_of,
+    fits_of,
+    models_of,
+)
+from clovecal.reproduce.wilds.stages import ModelFolder, epoch_rows, parts, rows_to_fit
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.network.backbones import backbone as known_backbone
 from clovecal.training.network.training import Resources, try_out
@@ -75,7 +86,7 @@ class WildsPlan:
     @property
     def rows_to_predict(self) -> int:
         """Rows to predict: the validation split after each epoch, and every part at the end."""
-        judged = self.data.split_counts["val"]
+        judged = len(epoch_rows(self.parts["fit"]))
         epochs = sum(one.recipe.epochs for one in self.models if not self.folder(one).trained)
         return judged * epochs + self._rows_to_keep
 
@@ -91,8 +102,8 @@ class WildsPlan:
         counts = ", ".join(f"{split} {count:,}" for split, count in self.data.split_counts.items())
         lines = [
             f"{first.dataset} ({first.data}): {counts}",
-            f"columns are fitted on {len(self.parts['fit']):,} rows of {len(self.parts['fit'].domain_names):,} domains "
-            f"and judged on {len(self.parts['id']):,} rows of domains seen and {len(self.parts['ood']):,} others",
+            *map(self._fitted, dict.fromkeys(one.fit_on for one in self.configs)),
+            f"they are judged on {len(self.parts['id']):,} rows of domains seen and {len(self.parts['ood']):,} others",
             f"{len(self.models)} networks ({trained} trained already): {recipe.backbone}, {objectives}, "
             f"{len({one.seed for one in self.models})} seeds, {recipe.epochs} epochs, batches of {recipe.batch_size}",
             f"training domains: {' × '.join(first.domains)}",
@@ -101,6 +112,10 @@ class WildsPlan:
             self._hours(),
         ]
         return "\n".join(lines)
+
+    def _fitted(self, fit_on: str) -> str:
+        rows = self.parts["fit"].select(rows_to_fit(self.parts["fit"], fit_on))
+        return f"columns are fitted on {len(rows):,} rows of {len(rows.domain_names):,} domains ({fit_on})"
 
     def _hours(self) -> str:
         work = f"{self.rows_to_train_on:,} rows to train on and {self.rows_to_predict:,} to predict"
@@ -128,6 +143,9 @@ def prepare(
     head_steps: int = 5000,
     miniature: Miniature | None = None,
     splits: str = "paper",
+    fit_on: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    paper_penalty: float = PAPERS_PENALTY,
     resources: Resources | None = None,
 ) -> WildsPlan:
     """Read and check everything a table needs, and refuse what cannot work before any training.
@@ -146,11 +164,20 @@ def prepare(
         Most steps of the CLOvE head for each strength of its penalty.
     splits
         "paper" or "wilds", as in `clovecal.datasets.wilds.load`.
+    fit_on
+        Validation rows that columns are fitted on, as in `fits_of`; several: a table for each.
+    columns
+        Those of `COLUMNS` that are made; none given: all.
+    paper_penalty
+        λ of the column "clove-paper".
     resources
         Device, workers and weights; without a GPU a full-size network is trained only if the device is named.
     """
     resources, output = resources or Resources(), Path(output)
     check_dataset(dataset)
+    chosen = columns_of(dataset, columns)
+    if not 0 <= paper_penalty < math.inf:
+        raise InputError("paper_penalty", f"is {paper_penalty:g}", "pass a finite number of at least 0")
     models_like = partial(
         models_of,
         dataset,
@@ -175,7 +202,12 @@ def prepare(
             f"folder {str(found.folder)!r}", f"is not complete{more}: {found.problems[0].rstrip('.')}", "complete it"
         )
     models = models_like(_release(found, splits))
-    configs = tuple(Config(model, column, head_steps) for model in models for column in columns_of(dataset))
+    configs = tuple(
+        Config(model, column, head_steps, fit, float(paper_penalty) if column == "clove-paper" else None)
+        for model in models
+        for fit in fits_of(dataset, data.split_counts, fit_on)
+        for column in chosen
+    )
     plan = WildsPlan(data=data, parts=parts(data), models=models, configs=configs, output=output, resources=resources)
     _check_folders(plan)
     free = _free(output)

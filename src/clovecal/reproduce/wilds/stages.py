@@ -31,20 +31,31 @@ def parts(data: LazyDataset) -> dict[str, LazyDataset]:
 
     Notes
     -----
-    "fit" is the validation split, "ood" the test split, "id" id_test. Where the paper's splits have no id_test
-    (Camelyon17, CivilComments), a fifth of the validation rows is set aside for "id", for a map would look calibrated
-    on the rows that it was fitted on.
+    "fit" is every validation row, of id_val (where there is one) and val, from which `rows_to_fit` takes those that a
+    column is fitted on; "ood" is the test split, "id" id_test. Where there is no id_test (Camelyon17, CivilComments), a
+    fifth of the validation rows of the domains seen is set aside for "id", for a map would look calibrated on the rows
+    that it was fitted on.
     """
-    fit = data.part("val")
+    validation = np.isin(data.split, ("id_val", "val"))
     if "id_test" in data.split_counts:
-        return {"fit": fit, "id": data.part("id_test"), "ood": data.part("test")}
-    order = np.random.default_rng(0).permutation(len(fit))
-    held = max(1, round(_ID_SHARE * len(fit)))
-    return {
-        "fit": fit.select(np.sort(order[held:])),
-        "id": fit.select(np.sort(order[:held])),
-        "ood": data.part("test"),
-    }
+        inside = data.split == "id_test"
+    else:
+        candidates = np.flatnonzero(data.split == ("id_val" if "id_val" in data.split_counts else "val"))
+        order = np.random.default_rng(0).permutation(len(candidates))
+        inside = np.zeros(len(data), dtype=np.bool_)
+        inside[candidates[order[: max(1, round(_ID_SHARE * len(candidates)))]]] = True
+    return {"fit": data.select(validation & ~inside), "id": data.select(inside), "ood": data.part("test")}
+
+
+def rows_to_fit(fit: LazyDataset, fit_on: str) -> npt.NDArray[np.intp]:
+    """Return the rows of the part "fit" that a column is fitted on: of id_val, of val, or of both."""
+    wanted = {"id-val": ("id_val",), "both": ("id_val", "val")}.get(fit_on, ("val",))
+    return np.flatnonzero(np.isin(fit.split, wanted))
+
+
+def epoch_rows(fit: LazyDataset) -> LazyDataset:
+    """Return the rows that the epoch is chosen by: of val, without those that are kept to judge calibration on."""
+    return fit.select(fit.split == "val")
 
 
 def training_domains(rows: LazyDataset, columns: Sequence[str]) -> npt.NDArray[np.str_]:
@@ -118,7 +129,7 @@ def train_stage(
         model.recipe,
         rows,
         domains=training_domains(rows, model.domains),
-        validation=data.part("val"),
+        validation=epoch_rows(parts(data)["fit"]),
         seed=model.seed,
         resources=resources,
         checkpoint=folder.checkpoint,
@@ -159,11 +170,12 @@ def alone() -> Iterator[None]:
 
 
 def _write_table(folder: ModelFolder, rows: Mapping[str, LazyDataset]) -> None:
-    """Write part, row, y, domain and prediction of each row, as `clovecal audit` and the others read it."""
+    """Write part, split, row, y, domain and prediction of each row, as `clovecal audit` and the others read it."""
     import pyarrow as pa
 
     tables = []
     for part, data in rows.items():
         table = table_of(data, folder.load_outputs(part, len(data)))
+        table = table.add_column(0, "split", pa.array(data.split.tolist()))
         tables.append(table.add_column(0, "part", pa.array([part] * len(data))))
     write_table(folder.predictions, pa.concat_tables(tables), overwrite=True)

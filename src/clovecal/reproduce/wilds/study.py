@@ -11,13 +11,14 @@ from clovecal.progress import SILENT, Progress, calling
 from clovecal.reproduce.wilds import STUDY
 from clovecal.reproduce.wilds.columns import PredictedRows, outcome
 from clovecal.reproduce.wilds.plan import WildsPlan, prepare
-from clovecal.reproduce.wilds.settings import COLUMNS, SETTINGS, Config, Miniature, Model, models_of
+from clovecal.reproduce.wilds.settings import COLUMNS, FIT_ON, SETTINGS, Config, Miniature, Model, models_of
 from clovecal.reproduce.wilds.stages import PARTS, alone, output_stage, train_stage
 from clovecal.training import Resources
 from clovecal.training.loop.processes import is_first_process
 
 __all__ = [
     "COLUMNS",
+    "FIT_ON",
     "SETTINGS",
     "Config",
     "Miniature",

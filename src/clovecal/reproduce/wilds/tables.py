@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from clovecal.training.objectives import OBJECTIVES
 COLUMN_NAMES = {
     "original": "original",
     **{name: CALIBRATORS[name].title for name in RECALIBRATIONS},
+    "clove-paper": "CLOvE (paper)",
     "clove": "CLOvE",
     "clove-strong": "CLOvE (strongest λ)",
 }
 OBJECTIVE_NAMES = {name: OBJECTIVES[name].title for name in NETWORK_OBJECTIVES}
 # The paper's tables 2 and 3: original, naive, robust, CLOvE; mean and standard deviation over four seeds.
 PAPERS: Mapping[tuple[str, str], Mapping[str, tuple[float, float]]] = {
-    key: dict(zip(("original", "naive", "robust", "clove"), values, strict=False))
+    key: dict(zip(("original", "naive", "robust", "clove-paper"), values, strict=False))
     for key, values in {
         ("fmow", "erm"): ((32.63, 1.6), (33.09, 2.1), (37.19, 3.5), (44.16, 1.8)),
         ("fmow", "coral"): ((31.73, 1.0), (31.75, 1.0), (33.86, 1.6), (40.05, 0.9)),
@@ -39,21 +40,40 @@ PAPERS: Mapping[tuple[str, str], Mapping[str, tuple[float, float]]] = {
         ("civilcomments", "group-dro"): ((71.67, 0.7), (76.2, 1.3), (78.54, 0.8), (80.07, 0.3)),
     }.items()
 }
+FITTED_ON = {
+    "val": "columns fitted on the validation rows",
+    "id-val": "columns fitted on validation rows of the training domains (id-val)",
+    "ood-val": "columns fitted on validation rows of other domains (ood-val)",
+    "both": "columns fitted on validation rows of training and other domains together",
+}
 _MOST_DOMAINS = 12  # with a column of their own
+
+
+class Column(NamedTuple):
+    """A column of a table: what was done to the predictions, with which λ if one was given."""
+
+    name: str
+    penalty: float | None = None
+
+    def __str__(self) -> str:
+        title = COLUMN_NAMES[self.name]
+        return title if self.penalty is None else f"{title.removesuffix(')')}, λ = {self.penalty:,g})"
 
 
 def tables(found: Sequence[Record]) -> str:
     """Return all tables in markdown: a score outside the domains seen, the same inside, and calibration by domain."""
     texts = []
-    for dataset, data, backbone in dict.fromkeys(_study(one) for one in found):
-        here = [one for one in found if _study(one) == (dataset, data, backbone)]
+    for study in dict.fromkeys(_study(one) for one in found):
+        dataset, data, backbone, fit_on = study
+        here = [one for one in found if _study(one) == study]
         known = published(dataset)
         seeds = len({one["config"]["model"]["seed"] for one in here})
         heading = f"### {known.title}: {backbone}, {seeds} seed{'s' * (seeds > 1)} ({data})"
         papers = "" if data.startswith("miniature") else "; the paper's numbers below ours"
         texts += [
             heading,
-            f"{known.judged_on.capitalize()}, {known.score_name}, mean (sd); best in bold{papers}:",
+            f"{known.judged_on.capitalize()}, {known.score_name}, mean (sd), best in bold; {FITTED_ON[fit_on]}"
+            f"{papers}:",
             score_table(here, "ood"),
             f"Domains seen, {known.score_name}, mean (sd):",
             score_table(here, "id"),
@@ -67,7 +87,7 @@ def tables(found: Sequence[Record]) -> str:
 
 def score_table(found: Sequence[Record], part: str) -> str:
     """Return the data set's own score of every objective and column, with the paper's where there is one."""
-    dataset, data, _ = _study(found[0])
+    dataset, data, *_ = _study(found[0])
     columns = columns_in(found)
     rows = []
     for objective in objectives_in(found):
@@ -77,9 +97,9 @@ def score_table(found: Sequence[Record], part: str) -> str:
         rows.append([OBJECTIVE_NAMES[objective], *cells])
         known = PAPERS.get((dataset, objective), {})
         if known and part == "ood" and not data.startswith("miniature"):
-            shown = [_pair(*known[one], dataset) if one in known else "" for one in columns]
+            shown = [_pair(*known[one.name], dataset) if one.name in known else "" for one in columns]
             rows.append([f"{OBJECTIVE_NAMES[objective]}, paper", *shown])
-    return markdown(["algorithm", *(COLUMN_NAMES[one] for one in columns)], rows)
+    return markdown(["algorithm", *map(str, columns)], rows)
 
 
 def error_table(found: Sequence[Record]) -> str:
@@ -91,7 +111,7 @@ def error_table(found: Sequence[Record]) -> str:
     for objective in objectives_in(found):
         for column in columns_in(found):
 
-            def mean(pick: Callable[[Record], Any], objective: str = objective, column: str = column) -> str:
+            def mean(pick: Callable[[Record], Any], objective: str = objective, column: Column = column) -> str:
                 values = _values(found, objective, column, pick)
                 return f"{known.scale * float(np.mean(values)):.{known.digits[1]}f}" if values else ""
 
@@ -99,7 +119,7 @@ def error_table(found: Sequence[Record]) -> str:
             rows.append(
                 [
                     OBJECTIVE_NAMES[objective],
-                    COLUMN_NAMES[column],
+                    str(column),
                     mean(lambda record: record["id"]["mean_ece"]),
                     mean(lambda record: record["id"]["worst_ece"]),
                     *by_domain,
@@ -114,15 +134,19 @@ def objectives_in(found: Iterable[Record]) -> list[str]:
     return [name for name in OBJECTIVE_NAMES if name in here]
 
 
-def columns_in(found: Iterable[Record]) -> list[str]:
-    """Return the columns that have records, in the tables' order."""
-    here = {one["config"]["column"] for one in found}
-    return [name for name in COLUMNS if name in here]
+def columns_in(found: Iterable[Record]) -> list[Column]:
+    """Return the columns that have records, in the tables' order, the paper's CLOvE once for each λ."""
+    return sorted({column_of(one) for one in found}, key=lambda one: (COLUMNS.index(one.name), one.penalty or 0))
 
 
-def _study(record: Record) -> tuple[str, str, str]:
+def column_of(record: Record) -> Column:
+    """Return the column of a table that a record belongs to."""
+    return Column(record["config"]["column"], record["config"]["penalty"])
+
+
+def _study(record: Record) -> tuple[str, str, str, str]:
     model = record["config"]["model"]
-    return model["dataset"], model["data"], model["recipe"]["backbone"]
+    return model["dataset"], model["data"], model["recipe"]["backbone"], record["config"]["fit_on"]
 
 
 def _score(record: Record, part: str) -> float | None:
@@ -130,11 +154,11 @@ def _score(record: Record, part: str) -> float | None:
     return score
 
 
-def _values(found: Iterable[Record], objective: str, column: str, pick: Callable[[Record], Any]) -> list[float]:
+def _values(found: Iterable[Record], objective: str, column: Column, pick: Callable[[Record], Any]) -> list[float]:
     values = [
         pick(one)
         for one in found
-        if one["config"]["column"] == column and one["config"]["model"]["recipe"]["objective"] == objective
+        if column_of(one) == column and one["config"]["model"]["recipe"]["objective"] == objective
     ]
     return [value for value in values if value is not None]
 

@@ -84,6 +84,7 @@ BACKBONES = (
             ("bert-base-uncased", 768, 109_500_000),
             ("bert-base-cased", 768, 108_300_000),
             ("bert-large-uncased", 1024, 335_100_000),
+            ("bert-large-cased", 1024, 333_600_000),
         )
     ),
 )
