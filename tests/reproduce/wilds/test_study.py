@@ -219,7 +219,7 @@ def test_a_class_that_the_validation_rows_lack_is_not_predicted_and_moves_no_oth
         "amazon", "multiclass", tuple("12345"), Texts(np.full(180, "")), y, reviewers, np.full(180, "val")
     )
     part = PredictedRows(rows, Outputs(logits=np.zeros((180, 5), np.float32), features=features))
-    config = wilds.Config(wilds.models_of("amazon", "v1", seeds=1)[0], "clove", 100)
+    config = wilds.Config(model=wilds.models_of("amazon", "v1", seeds=1)[0], column="clove", head_steps=100)
     found = outcome(config, dict.fromkeys(PARTS, part), device="cpu")
     assert found["ood"]["accuracy"] == 1
 

@@ -33,7 +33,7 @@ def record(
     calibration = {"mean_ece": sum(errors.values()) / len(errors), "worst_ece": max(errors.values()), "ece": errors}
     headline = {"camelyon17": "accuracy", "poverty": "pearson", "fmow": "worst_region_accuracy"}[dataset]
     return {
-        "config": asdict(wilds.Config(model, column, 5, fit_on, penalty)),
+        "config": asdict(wilds.Config(model=model, column=column, head_steps=5, fit_on=fit_on, penalty=penalty)),
         "ood": {headline: ood},
         "id": {headline: inside, **calibration},
     }

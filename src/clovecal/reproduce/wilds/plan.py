@@ -203,7 +203,13 @@ def prepare(
         )
     models = models_like(_release(found, splits))
     configs = tuple(
-        Config(model, column, head_steps, fit, float(paper_penalty) if column == "clove-paper" else None)
+        Config(
+            model=model,
+            column=column,
+            head_steps=head_steps,
+            fit_on=fit,
+            penalty=float(paper_penalty) if column == "clove-paper" else None,
+        )
         for model in models
         for fit in fits_of(dataset, data.split_counts, fit_on)
         for column in chosen

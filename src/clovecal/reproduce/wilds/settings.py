@@ -156,7 +156,7 @@ class Model:
         return f"{self.dataset}-{self.recipe.objective}-{self.recipe.backbone}-{self.seed}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """What has a record of its own: a network, and what was done to its predictions.
 
