@@ -534,9 +534,12 @@ def test_prediction_intervals_by_random_effects_are_simulated(load: Any, tmp_pat
 
 def test_coverage_in_a_new_domain_is_simulated(load: Any, tmp_path: Path) -> None:
     script = load("new-domain", "simulate_coverage")
-    config = script.Config(3, 60, "t3", "naive", 0, replicates=3, labels=(0, 100))
+    config = script.Config(3, 60, "t3", "naive", 0, replicates=3, new=2, labels=(0, 100))
     found = outcome_of(script, config, tmp_path)
-    assert all(0 <= count <= 3 for counts in found["covered"].values() for count in counts)
+    assert all(0 <= count <= 6 for counts in found["covered"].values() for count in counts)
+    # Of two fits one held 4 of its 4 new domains and one 2: 6 of 8, and a standard error of 1/√2 of 4.
+    two = {"config": {"new": 4, "replicates": 2}, "covered": {"rate": [6]}, "squares": {"rate": [20]}}
+    assert script.Cell("none", 30, "t3", 2, (two,)).covered("rate", 0) == pytest.approx((0.75, 0.5**0.5 / 4))
     without, with_labels = found["median_width"]["rate 90"]
     assert with_labels < without
     # Predictions of .35 and .95 where the rates are .5 and .8, and .1 in another bin: (.15 + .15 + 0)/3.

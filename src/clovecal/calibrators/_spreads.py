@@ -51,9 +51,8 @@ def spreads_prior(fit: MixedFit) -> NormalMixture:
     large, since domains on real tables have heavier tails than normals.
 
     The grid is around the fit's Σ, with steps and ends by how well that many domains tell a spread. Components whose
-    two variances lie in the same ranges are merged into a normal with their mean and covariance. The ranges are as wide
-    (factors 2, 4 or 8) as leaves no more than 24 components; with two or three domains, where a factor 8 is needed,
-    intervals are a hundredth wider for it.
+    two variances lie in the same ranges of a factor 4 (or 8, if there would be more than 24) are merged into a normal
+    with their mean and covariance, which makes intervals one or two hundredths wider.
 
     See Also
     --------
@@ -211,7 +210,7 @@ def _merged(mixture: NormalMixture, unit: FloatArray) -> NormalMixture:
     """
     variances = np.diagonal(mixture.covariances, axis1=1, axis2=2)[:, [0, -1]]
     octaves = np.log2(variances / np.diag(unit)[[0, -1]])
-    for octaves_in_range in count(1):
+    for octaves_in_range in count(2):
         place = np.floor(octaves / octaves_in_range).astype(np.intp)
         place -= place.min(axis=0)
         part = np.unique(place[:, 0] * (place[:, 1].max() + 1) + place[:, 1], return_inverse=True)[1]

@@ -110,6 +110,8 @@ class VaryingByDomain(Calibrator):
         Notes
         -----
         The scores are taken as given: a domain whose scores are distributed differently is not foreseen by this.
+        Nor is what a base has wrong itself, which with a few rows makes intervals of the scores' own calibration error
+        and losses too narrow; without a base they are as wide as they say.
         """
         columns, _, weight = self._checked(scores, None, sample_weight)
         check_choice(of, "of", PREDICTIONS)
