@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from clovecal._checks import FloatArray, IntArray
+from clovecal.calibrators._logits import softplus
 from clovecal.domains.sums import weighted_counts
 
 Flags = NDArray[np.bool_]
@@ -27,6 +28,8 @@ _FIXED = 1e-10  # the variance that stands for none
 WEAK = 0.25  # precision of what is known of μ beforehand: as much as half an event tells of a rate
 _MOST_STEPS = 60  # of Newton's method
 _MOST_HALVINGS = 12
+_PASSES = 64  # of EM on quadratics
+_REMEMBERED = 3  # passes that tell where the next would lead
 _CELLS_PER_UNIT = 64
 _FARTHEST = 32  # from where on x of any size share a cell
 
@@ -83,11 +86,15 @@ class Modes:
         (k, q, q): the inverse of the curvature at the mode.
     log_evidence
         (k,): Laplace's approximation of the log-probability of the domain's rows.
+    gradient, information
+        (k, q) and (k, q, q): `Derivatives` of the log-likelihood at the modes.
     """
 
     mode: FloatArray
     covariance: FloatArray
     log_evidence: FloatArray
+    gradient: FloatArray
+    information: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +135,7 @@ def fit_mixed(
     covariance: FloatArray | None = None,
     fixed: Sequence[int] = (),
     spread: Callable[[FloatArray, int], FloatArray] | None = None,
+    near: MixedFit | None = None,
     tol: float = 1e-6,
     max_iterations: int = 500,
 ) -> MixedFit:
@@ -146,10 +154,12 @@ def fit_mixed(
         Numbers that are ``start`` in every domain, because no row tells of them.
     spread
         Makes Σ of the sums of squares over domains and k; None: `penalised_covariance`.
+    near
+        A fit of nearly the same rows of the same domains, in which the search begins.
     tol
-        Of the largest change of μ and Σ in a pass.
+        Of the largest change of μ and Σ that is left.
     max_iterations
-        Passes at most.
+        Passes over the rows at most.
 
     Notes
     -----
@@ -157,47 +167,133 @@ def fit_mixed(
     the estimated μ, as in REML. With domains of a handful of rows Laplace's approximation takes variances for too small
     (Breslow & Lin 1995): with 200 domains of 1–3 rows a standard deviation of 1 comes out as about .5.
 
+    EM moves slowly, and near the modes the rows are as good as quadratics of a domain's numbers. So each pass over the
+    rows finds the modes, and EM runs on their quadratics until it comes to rest, which sees no row. Where it all stays
+    is where EM on the rows would, after three to six passes instead of tens to hundreds.
+
     References
     ----------
     N. E. Breslow and X. Lin (1995), Bias correction in generalised linear mixed models with a single component of
     dispersion, Biometrika 82.
     """
     k, q = family.n_domains, family.n_parameters
-    spread = penalised_covariance if spread is None else spread
+    make = penalised_covariance if spread is None else spread
     believed = np.asarray(start, dtype=np.float64)
-    mean, free = believed.copy(), np.setdiff1d(np.arange(q), fixed)
-    known = covariance is not None
-    sigma = 0.25 * np.eye(q) if covariance is None else covariance.copy()
+    free = np.setdiff1d(np.arange(q), fixed)
+    mean, effects = (believed, None) if near is None else (near.mean, near.effects)
+    if covariance is not None:
+        sigma = covariance.copy()
+    else:
+        sigma = 0.25 * np.eye(q) if near is None else near.covariance.copy()
     _fix(sigma, fixed)
-    modes = newton(family, np.tile(mean, (k, 1)), sigma)
-    converged = False
-    iteration = 0
+    most_passes, last_change = _PASSES, np.inf
+    iteration, converged = 0, False
     while iteration < max_iterations and not converged:
         iteration += 1
-        previous = mean.copy(), sigma.copy()
-        precision = np.linalg.inv(sigma)
-        weak = WEAK * np.eye(q)
-        mean = np.linalg.solve(k * precision + weak, precision @ modes.mode.sum(axis=0) + weak @ believed)
-        mean[list(fixed)] = believed[list(fixed)]
-        if not known:
-            residual = modes.mode - mean
-            scatter = modes.covariance.sum(axis=0) + residual.T @ residual * (k / max(k - 1, 1))
-            part = np.ix_(free, free)
-            sigma = np.zeros((q, q))
-            sigma[part] = spread(scatter, k)[part] if len(free) == q else spread(_without(scatter, fixed), k)[part]
-            _fix(sigma, fixed)
-        modes = newton(family, np.tile(mean, (k, 1)), sigma, start=modes.mode)
-        change = max(np.abs(mean - previous[0]).max(), np.abs(sigma - previous[1]).max())
-        converged = bool(change < tol)
+        modes = newton(family, np.tile(mean, (k, 1)), sigma, start=effects)
+        rows = _Quadratics.at(modes, believed=believed, free=free)
+
+        def maximised(sigma: FloatArray, rows: _Quadratics = rows) -> FloatArray:
+            within, found = np.ix_(free, free), np.zeros((q, q))
+            found[within] = make(rows.scatter(sigma), k)[within]
+            _fix(found, fixed)
+            return found
+
+        previous = mean, sigma
+        if covariance is None:
+            sigma = _settled(maximised, sigma, tol=0.1 * tol, most_passes=most_passes)
+        mean, effects, effect_covariances = rows.effects(sigma)
+        change = float(max(np.abs(mean - previous[0]).max(), np.abs(sigma - previous[1]).max()))
+        converged = change < tol or change**2 < tol * last_change < np.inf  # as they fall, the next is below tol
+        # Where the quadratics hold too near by, few passes are made on each; a single one is plain EM.
+        most_passes = max(1, most_passes // 2) if change > last_change / 2 else min(2 * most_passes, _PASSES)
+        last_change = change
     return MixedFit(
         mean=mean,
         covariance=sigma,
         n_domains=k,
-        effects=modes.mode,
-        effect_covariances=modes.covariance,
+        effects=effects,
+        effect_covariances=effect_covariances,
         iterations=iteration,
         converged=converged,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Quadratics:
+    """The log-likelihood of each domain's numbers near their mode, as −θ'Aθ/2 + h'θ.
+
+    Attributes
+    ----------
+    information
+        (k, q, q): A.
+    pull
+        (k, q): h.
+    believed
+        What is weakly believed of μ.
+    free
+        Which numbers are not fixed there.
+    """
+
+    information: FloatArray
+    pull: FloatArray
+    believed: FloatArray
+    free: IntArray
+
+    @classmethod
+    def at(cls, modes: Modes, *, believed: FloatArray, free: IntArray) -> _Quadratics:
+        """Return those that have the slope and the curvature of the log-likelihood at the modes."""
+        pull = modes.gradient + (modes.information @ modes.mode[:, :, None])[:, :, 0]
+        return cls(information=modes.information, pull=pull, believed=believed, free=free)
+
+    def effects(self, sigma: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the μ that is the mean of the modes under it, these modes (k, q), and their covariances."""
+        precision = np.linalg.inv(sigma)
+        covariances = np.linalg.inv(self.information + precision)
+        shares = precision @ covariances
+        known = (shares @ self.information).sum(axis=0) + WEAK * np.eye(len(sigma))
+        wanted = (shares @ self.pull[:, :, None])[:, :, 0].sum(axis=0) + WEAK * self.believed
+        mean, free = self.believed.copy(), self.free
+        mean[free] += np.linalg.solve(known[free[:, None], free], (wanted - known @ mean)[free])
+        return mean, (covariances @ (self.pull + precision @ mean)[:, :, None])[:, :, 0], covariances
+
+    def scatter(self, sigma: FloatArray) -> FloatArray:
+        """Return the sums of squares that Σ is made of; 0 for fixed numbers."""
+        mean, modes, covariances = self.effects(sigma)
+        k, residual, within = len(modes), modes - mean, np.ix_(self.free, self.free)
+        found = np.zeros_like(sigma)
+        found[within] = (covariances.sum(axis=0) + residual.T @ residual * (k / max(k - 1, 1)))[within]
+        return found
+
+
+def _settled(
+    maximised: Callable[[FloatArray], FloatArray], sigma: FloatArray, *, tol: float, most_passes: int
+) -> FloatArray:
+    """Return the Σ that EM's pass leaves as it is, by Anderson's acceleration.
+
+    A leap is taken if it goes where the pass went, and leaves a covariance. D. G. Anderson (1965), Iterative procedures
+    for nonlinear integral equations, Journal of the ACM 12.
+    """
+    at = np.tril_indices(len(sigma))
+    places: list[FloatArray] = []
+    changes: list[FloatArray] = []
+    for _ in range(most_passes):
+        found = maximised(sigma)
+        change = (found - sigma)[at]
+        places, changes = [*places[-_REMEMBERED:], sigma[at]], [*changes[-_REMEMBERED:], change]
+        leap = found
+        if np.abs(change).max() < tol:
+            return found
+        if len(changes) > 1:
+            by_place, by_change = np.diff(np.array(places), axis=0), np.diff(np.array(changes), axis=0)
+            less = np.zeros_like(sigma)
+            less[at] = np.linalg.lstsq(by_change.T, change, rcond=1e-10)[0] @ (by_place + by_change)
+            leap = found - less - np.tril(less, -1).T
+            onward = (leap - sigma)[at] @ change > 0
+            if not onward or np.linalg.eigvalsh(leap)[0] < 0.5 * np.linalg.eigvalsh(found)[0]:
+                leap = found
+        sigma = leap
+    return found
 
 
 def penalised_covariance(
@@ -282,6 +378,8 @@ def newton(family: Family, mean: FloatArray, covariance: FloatArray, *, start: F
         mode=theta,
         covariance=np.asarray(np.linalg.inv(curvature)),
         log_evidence=value + 0.5 * log_determinants,
+        gradient=at.gradient,
+        information=at.information,
     )
 
 
@@ -428,7 +526,7 @@ class LogisticSums:
     def log_likelihood(self, theta: FloatArray) -> FloatArray:
         """Return Σ events·η − trials·log(1 + e^η) of each domain."""
         eta = theta[self.domain, 0] + theta[self.domain, 1] * self.x
-        return self._by_domain(self.events * eta - self.trials * np.logaddexp(0.0, eta))
+        return self._by_domain(self.events * eta - self.trials * softplus(eta))
 
     def derivatives(self, theta: FloatArray) -> Derivatives:
         """Return the log-likelihood of each domain's numbers (k, q) and its derivatives."""
@@ -442,7 +540,7 @@ class LogisticSums:
         information[:, 0, 1] = information[:, 1, 0] = self._by_domain(weighted)
         information[:, 1, 1] = self._by_domain(weighted * self.x)
         return Derivatives(
-            log_likelihood=self._by_domain(self.events * eta - self.trials * np.logaddexp(0.0, eta)),
+            log_likelihood=self._by_domain(self.events * eta - self.trials * softplus(eta)),
             gradient=np.column_stack([self._by_domain(rest), self._by_domain(rest * self.x)]),
             information=information,
         )
@@ -460,9 +558,3 @@ def _fix(sigma: FloatArray, fixed: Sequence[int]) -> None:
     for number in fixed:
         sigma[number, :] = sigma[:, number] = 0.0
         sigma[number, number] = _FIXED
-
-
-def _without(scatter: FloatArray, fixed: Sequence[int]) -> FloatArray:
-    rest = scatter.copy()
-    rest[list(fixed), :] = rest[:, list(fixed)] = 0.0
-    return rest
