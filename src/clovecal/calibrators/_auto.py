@@ -170,7 +170,7 @@ class AutoCalibrator(Calibrator):
         score = losses.max(axis=1) if self.choose == "worst" else losses.mean(axis=1)
         self.best_ = self.table_[int(np.argmin(score))].name
         self.members_ = tuple(
-            (float(weight), clone(candidate).fit_rows(rows))
+            (float(weight), rows.fitted(clone(candidate)))
             for weight, candidate in zip(weights, candidates.values(), strict=True)
             if weight > 0
         )

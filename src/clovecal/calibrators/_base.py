@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
@@ -60,8 +61,10 @@ class ScoredRows:
         What fits have found of these rows, for those that come: the least risk that a monotone map of its own could
         give each domain, by name.
     starts
-        Likewise, the coefficients that fits have found of nearly the same rows, by what the fit calls them: those that
-        come may start there.
+        Likewise, what fits have found of nearly the same rows, by what the fit calls it: those that come may start
+        there.
+    fits
+        Likewise, the calibrators that `fitted` has fitted, by their class and parameters.
     """
 
     scores: FloatArray
@@ -70,7 +73,8 @@ class ScoredRows:
     domains: Domains | None
     order: tuple[IntArray, ...] | None = field(default=None, repr=False)
     best_risks: dict[Name, float] = field(default_factory=dict, init=False, repr=False)
-    starts: dict[Any, FloatArray] = field(default_factory=dict, init=False, repr=False)
+    starts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    fits: dict[Any, Calibrator] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, scores: Any, y: Any, domains: Any = None, sample_weight: Any = None) -> ScoredRows:
@@ -127,6 +131,17 @@ class ScoredRows:
             return None
         counts = np.bincount(self.y.astype(np.intp), weights=self.weight, minlength=self.n_problems)
         return np.asarray(counts / counts.sum())
+
+    def fitted(self, calibrator: Calibrator) -> Calibrator:
+        """Return a copy of an unfitted calibrator that is fitted to these rows: the one there is, if they have it."""
+        key = type(calibrator), *vars(calibrator).items()  # its parameters
+        try:
+            found = self.fits.get(key)
+        except TypeError:  # a parameter is a list
+            return copy(calibrator).fit_rows(self)
+        if found is None:
+            self.fits[key] = found = copy(calibrator).fit_rows(self)
+        return found
 
     def in_order(self) -> ScoredRows:
         """Return the same rows with their ``order`` known."""

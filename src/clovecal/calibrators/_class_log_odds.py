@@ -104,7 +104,7 @@ class ClassLogOdds(Kind[SoftmaxRows]):
         """Return rows in tiles of a domain each."""
         return SoftmaxRows.of_rows(x, y.astype(np.intp), weight=weight, domain=domain, n_domains=n_domains)
 
-    def fit(self, rows: SoftmaxRows, *, covariance: FloatArray | None = None) -> MixedFit:
+    def fit(self, rows: SoftmaxRows, *, covariance: FloatArray | None = None, near: MixedFit | None = None) -> MixedFit:
         """Fit by Laplace-EM."""
         # Half a row more of each class keeps the start finite where a class has none.
         shares = np.log(rows.counts.sum(axis=0) + 0.5)
@@ -112,6 +112,7 @@ class ClassLogOdds(Kind[SoftmaxRows]):
             rows,
             start=np.append(contrasts(self.n_numbers).T @ shares, 1.0),
             covariance=covariance,
+            near=near,
             fixed=(self.n_numbers - 1,) if self.constant else (),
             spread=exchangeable_covariance,
             tol=_TOL,

@@ -96,8 +96,18 @@ class Kind(ABC, Generic[L]):
         """Return rows as a fit needs them."""
 
     @abstractmethod
-    def fit(self, rows: L, *, covariance: FloatArray | None = None) -> MixedFit:
-        """Fit the distribution over domains and each domain's numbers; with a covariance that is known, all but it."""
+    def fit(self, rows: L, *, covariance: FloatArray | None = None, near: MixedFit | None = None) -> MixedFit:
+        """Fit the distribution over domains and each domain's numbers; with a covariance that is known, all but it.
+
+        Parameters
+        ----------
+        rows
+            Of all domains.
+        covariance
+            Σ, where it is known.
+        near
+            A fit of nearly the same rows, where the search may begin.
+        """
 
     @abstractmethod
     def prior(self, fit: MixedFit) -> NormalMixture:

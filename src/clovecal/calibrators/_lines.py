@@ -127,8 +127,14 @@ class Lines(Kind[LineSums]):
         away = (y - self.intercept - self.slope * x) / self.noise
         return LineSums(sums=linear_sums(x, away, weight=weight, domain=domain, n_domains=n_domains))
 
-    def fit(self, rows: LineSums, *, covariance: FloatArray | None = None) -> MixedFit:
-        """Fit by EM."""
+    def fit(
+        self,
+        rows: LineSums,
+        *,
+        covariance: FloatArray | None = None,
+        near: MixedFit | None = None,
+    ) -> MixedFit:
+        """Fit by EM, from the pooled line: six sums a domain are quick wherever the search begins."""
         found = fit_mixed_linear(rows.sums, covariance=covariance)
         if not self.constant:
             return found

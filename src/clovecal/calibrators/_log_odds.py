@@ -89,12 +89,14 @@ class LogOdds(Kind[LogisticSums]):
         """Return sums over domains and narrow ranges of x."""
         return LogisticSums.of_rows(x, y, weight=weight, domain=domain, n_domains=n_domains)
 
-    def fit(self, rows: LogisticSums, *, covariance: FloatArray | None = None) -> MixedFit:
+    def fit(
+        self, rows: LogisticSums, *, covariance: FloatArray | None = None, near: MixedFit | None = None
+    ) -> MixedFit:
         """Fit by Laplace-EM."""
         # Half an event and half a row more keep the start finite where there are only events, or none.
         events, total = float(rows.events.sum()) + 0.5, rows.size + 1.0
         start = (float(np.log(events / (total - events))), 1.0)
-        return fit_mixed(rows, start=start, covariance=covariance, fixed=(1,) if self.constant else ())
+        return fit_mixed(rows, start=start, covariance=covariance, fixed=(1,) if self.constant else (), near=near)
 
     def prior(self, fit: MixedFit) -> NormalMixture:
         """Return what is believed of a new domain's intercept and slope."""

@@ -4,11 +4,15 @@ The solver minimises the mean log-loss over an intercept and slopes of at least 
 and finite whatever the rows, and neither depends on the number of rows or the scale of their weights: labels are taken
 to lie 1e-6 from 0 and 1, as probabilities are (rows that a score separates would ask for an infinite slope), and a
 ridge of 1e-8 settles what the rows leave open (the slope of a constant score).
+
+F. Bach (2010), Self-concordant analysis for logistic regression, Electronic Journal of Statistics 4, says how far a
+Newton step can be trusted: most need no look at the loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Self
 
@@ -18,7 +22,7 @@ from scipy.special import expit
 from clovecal._checks import FloatArray, check_choice
 from clovecal.calibrators import stored
 from clovecal.calibrators._base import BALANCES, Calibrator, ScoredRows
-from clovecal.calibrators._logits import CLIP, are_probabilities
+from clovecal.calibrators._logits import CLIP, are_probabilities, softplus
 from clovecal.calibrators._monotone import add_normalisation, normalise_rows, read_class_frequencies
 from clovecal.calibrators._onnx import OnnxGraph
 from clovecal.errors import InputError
@@ -27,6 +31,8 @@ RIDGE = 1e-8  # on standardised slopes, relative to the labels' variance
 MOST_STEPS = 200  # rows that a score separates take a few dozen
 MOST_HALVINGS = 60
 LAST_STEP = 1e-12  # of the labels' variance: where less is to be gained, one more step is exact
+# A Newton step that moves no row's log-odds by more than this lowers the loss by at least .28 of what it promises.
+SHORT = 1.0
 FLAT = 1e-10  # spread, relative to the size, below which a feature is constant
 
 
@@ -79,7 +85,7 @@ class LogisticCalibrator(Calibrator):
         features = self._features(scores)
         fits = []
         for problem in range(rows.n_problems):
-            name = (type(self).__name__, problem)
+            name = (type(self).__name__, self.balance, problem)
             found = fit_logistic(
                 np.column_stack([feature[:, problem] for feature in features]),
                 rows.target(problem)[counted],
@@ -181,20 +187,20 @@ def fit_logistic(
         near = np.concatenate(([start[0] + centre @ slopes], slopes * spread))
         begin = near if np.isfinite(near).all() else begin
 
-    def fit_with(used: tuple[int, ...]) -> tuple[float, FloatArray]:
-        """Return the loss, and the intercept and standardised slopes, of which those not used are 0."""
-        places = [0, *(1 + one for one in used)]
-        theta = np.zeros(1 + features.shape[1])
-        loss, theta[places] = _minimise(
-            standardised[:, used], target, share, lean=(lean * largest * spread)[list(used)], theta=begin[places]
-        )
-        return loss, theta
+    def fit_with(used: tuple[int, ...]) -> tuple[_Loss, FloatArray]:
+        """Return the loss, and the intercept and the standardised slopes that are used, where it is least."""
+        loss = _Loss.of(standardised[:, used], target, share, lean=(lean * largest * spread)[list(used)])
+        return loss, loss.minimised(begin[[0, *(1 + one for one in used)]])
 
     _, theta = fit_with(everything)
     if (theta[1:] < 0).any():
         # The loss is convex, so that with slopes bounded by 0 its minimum is that of a face, the lowest that is inside.
-        faces = [fit_with(used) for size in range(len(everything)) for used in combinations(everything, size)]
-        _, theta = min((one for one in faces if (one[1][1:] >= 0).all()), key=lambda one: one[0])
+        faces = [used for size in range(len(everything)) for used in combinations(everything, size)]
+        fits = [(used, *fit_with(used)) for used in faces]
+        inside = [(loss.at(found), used, found) for used, loss, found in fits if (found[1:] >= 0).all()]
+        _, used, found = min(inside, key=lambda one: one[0])
+        theta = np.zeros(1 + features.shape[1])
+        theta[[0, *(1 + one for one in used)]] = found
     slopes = theta[1:] / spread
     return np.concatenate(([theta[0] - centre @ slopes], slopes / largest))
 
@@ -204,37 +210,57 @@ def smoothed(labels: FloatArray, classes: int = 2) -> FloatArray:
     return np.asarray(labels * (1 - 2 * CLIP) + 2 * CLIP / classes)
 
 
-def _minimise(
-    features: FloatArray, target: FloatArray, share: FloatArray, *, lean: FloatArray, theta: FloatArray
-) -> tuple[float, FloatArray]:
-    """Return the least of Σ share·log-loss + ½ ridge·|slopes − lean|², and where it is, by Newton's steps."""
-    mean = float(share @ target)
-    variance = mean * (1 - mean)
-    design = np.column_stack((np.ones(len(features)), features))
-    lean = np.concatenate(([0.0], lean))
-    penalty = np.concatenate(([0.0], np.full(features.shape[1], RIDGE * variance)))
+@dataclass(frozen=True)
+class _Loss:
+    """Σ share·log-loss + ½ Σ penalty·(θ − lean)², of an intercept and slopes θ."""
 
-    def loss_at(theta: FloatArray, eta: FloatArray) -> float:
-        return float(share @ (np.logaddexp(0, eta) - target * eta) + 0.5 * penalty @ (theta - lean) ** 2)
+    design: FloatArray
+    target: FloatArray
+    share: FloatArray
+    penalty: FloatArray
+    lean: FloatArray
 
-    eta = design @ theta
-    loss = loss_at(theta, eta)
-    for _ in range(MOST_STEPS):
-        p = expit(eta)
-        gradient = design.T @ (share * (p - target)) + penalty * (theta - lean)
-        curvature = (design.T * (share * p * (1 - p))) @ design + np.diag(penalty)
-        step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
-        gain = float(gradient @ step)
-        if gain < LAST_STEP * variance:
-            theta = theta - step
-            return loss_at(theta, design @ theta), theta
-        for _ in range(MOST_HALVINGS):
-            lower = loss_at(theta - step, eta - design @ step)
-            if lower <= loss - 0.25 * gain:
-                break
-            step, gain = step / 2, gain / 2
-        else:
-            break
-        theta, loss = theta - step, lower
+    @classmethod
+    def of(cls, features: FloatArray, target: FloatArray, share: FloatArray, *, lean: FloatArray) -> _Loss:
+        """Return the loss of standardised features, of which the ridge leans to these slopes."""
+        mean = float(share @ target)
+        ridge = np.full(features.shape[1], RIDGE * mean * (1 - mean))
+        design = np.column_stack((np.ones(len(features)), features))
+        return cls(design, target, share, np.concatenate(([0.0], ridge)), np.concatenate(([0.0], lean)))
+
+    def at(self, theta: FloatArray, eta: FloatArray | None = None) -> float:
+        """Return the loss, where θ gives these log-odds."""
+        eta = self.design @ theta if eta is None else eta
+        away = theta - self.lean
+        return float(self.share @ (softplus(eta) - self.target * eta) + 0.5 * self.penalty @ away**2)
+
+    def minimised(self, theta: FloatArray) -> FloatArray:
+        """Return where the loss is least, by Newton's steps from θ."""
+        design, share = self.design, self.share
+        mean = float(share @ self.target)
         eta = design @ theta
-    return loss, theta
+        for _ in range(MOST_STEPS):
+            p = expit(eta)
+            gradient = (share * (p - self.target)) @ design + self.penalty * (theta - self.lean)
+            curvature = (design.T * (share * p * (1 - p))) @ design + np.diag(self.penalty)
+            step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
+            gain = float(gradient @ step)
+            if gain < LAST_STEP * mean * (1 - mean):
+                return np.asarray(theta - step)
+            moves = design @ step
+            if np.abs(moves).max() > SHORT:
+                share_taken = self._lowering(theta, eta, step, moves, gain)
+                if share_taken == 0:
+                    break
+                step, moves = share_taken * step, share_taken * moves
+            theta, eta = theta - step, eta - moves
+        return theta
+
+    def _lowering(self, theta: FloatArray, eta: FloatArray, step: FloatArray, moves: FloatArray, gain: float) -> float:
+        """Return the largest of 1, ½, ¼ … of a step that lowers the loss as it should; 0 if none does."""
+        loss = self.at(theta, eta)
+        for halvings in range(MOST_HALVINGS):
+            part = 0.5**halvings
+            if self.at(theta - part * step, eta - part * moves) <= loss - 0.25 * part * gain:
+                return part
+        return 0.0

@@ -180,7 +180,7 @@ def fit_mixed(
     make = penalised_covariance if spread is None else spread
     believed = np.asarray(start, dtype=np.float64)
     free = np.setdiff1d(np.arange(q), fixed)
-    mean, effects = (believed, None) if near is None else (near.mean, near.effects)
+    mean, effects = (believed, np.tile(believed, (k, 1))) if near is None else (near.mean, near.effects)
     if covariance is not None:
         sigma = covariance.copy()
     else:

@@ -119,6 +119,7 @@ def fits_without_domains(
         raise InputError("domains", "is None", "leaving domains out needs the domains of all rows")
     source = rows.in_order()
     assert source.domains is not None
+    unfitted = {name: None if one is None else clone(one) for name, one in calibrators.items()}
     task = progress.task("Leaving domains out", total=min(max_folds, len(source.domains.names)) * len(calibrators))
     for left_out, outside in source.domains.each_left_out(max_folds):
         kept = outside if source.weight is None else outside[source.weight[outside] > 0]
@@ -132,7 +133,7 @@ def fits_without_domains(
             training.best_risks.update(source.best_risks)
         training.starts.update(source.starts)
         fitted = {}
-        for name, calibrator in calibrators.items():
+        for name, calibrator in unfitted.items():
             fitted[name] = _fitted(calibrator, training)
             task.advance()
         if domains.partition:
@@ -174,4 +175,4 @@ def _fitted(calibrator: Calibrator | None, rows: ScoredRows) -> Calibrator | Non
     assert rows.domains is not None
     if len(rows.domains.names) < calibrator.domains_needed:
         calibrator = NaiveIsotonic()
-    return clone(calibrator).fit_rows(rows)  # type: ignore[no-any-return]
+    return rows.fitted(calibrator)
