@@ -336,6 +336,30 @@ def test_the_candidates_to_try_are_the_users():
     assert alone.predict(scores).tolist() == scores.tolist()
 
 
+@pytest.mark.parametrize("overlapping", [False, True])
+def test_a_candidate_that_starts_from_the_last_fit_ends_where_one_from_nothing_does(overlapping):
+    # In the loop below every fit is the first of its rows: no start, and a base of its own.
+    scores, y, domain, weight = rows_of_domains(600, 6)
+    members = np.eye(6)[domain]
+    if overlapping:
+        members[::7, 0] = 1
+    auto = cc.AutoCalibrator(candidates=["naive", "hierarchical"])
+    auto.fit(scores, y, domains=members, sample_weight=weight)
+    found = next(one for one in auto.table_ if one.name == "hierarchical")
+    for e in range(6):
+        test = members[:, e].astype(bool)
+        of_others = members[~test][:, members[~test].any(axis=0)]
+        alone = cc.HierarchicalCalibrator(cc.NaiveIsotonic(), max_folds=1)
+        alone.fit(scores[~test], y[~test], domains=of_others, sample_weight=weight[~test])
+        expected = squared_error(y[test], alone.predict(scores[test]), weight[test])
+        assert list(found.by_domain.values())[e] == pytest.approx(expected, abs=1e-6)
+    last = cc.HierarchicalCalibrator(cc.NaiveIsotonic(), max_folds=1)
+    last.fit(scores, y, domains=members, sample_weight=weight)
+    (member,) = [one for _, one in auto.members_ if isinstance(one, cc.HierarchicalCalibrator)]
+    np.testing.assert_allclose(member.predict(scores), last.predict(scores), atol=1e-6)
+    np.testing.assert_allclose(member.covariance_, last.covariance_, atol=1e-5)
+
+
 def test_real_targets_have_no_line_of_log_odds():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=90)

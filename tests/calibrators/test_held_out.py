@@ -179,6 +179,20 @@ def test_a_subset_of_rows_in_order_knows_its_order():
     assert rows.subset(np.array([2, 0])).order is None  # not in the rows' order: it is looked for again
 
 
+def test_rows_are_fitted_once_with_the_same_parameters():
+    rows = scored()
+    naive = rows.fitted(cc.NaiveIsotonic())
+    assert rows.fitted(cc.NaiveIsotonic()) is naive
+    assert rows.fitted(cc.NaiveIsotonic(balance="domains")) is not naive
+    np.testing.assert_array_equal(naive.maps_[0].values, cc.NaiveIsotonic().fit_rows(rows).maps_[0].values)
+    # a list cannot be looked up, so that nothing is shared; what is handed in is never fitted itself
+    listed = cc.AutoCalibrator(candidates=["naive"])
+    assert rows.fitted(listed) is not rows.fitted(listed)
+    assert not hasattr(listed, "members_")
+    # other rows, other fits
+    assert rows.subset(np.arange(100), rows.domains.restrict(np.arange(100))).fitted(cc.NaiveIsotonic()) is not naive
+
+
 def test_progress_counts_the_fits():
     told = []
     leave_domains_out(

@@ -526,6 +526,18 @@ def test_a_base_that_has_seen_the_domain_would_make_domains_look_more_alike():
     assert with_it < 0.8 * without
 
 
+def test_with_one_fold_it_is_a_fit_to_what_the_base_says_of_its_own_rows():
+    scores, y, domains = draw_table()
+    base = cc.Platt().fit(scores, y)
+    own = cc.HierarchicalCalibrator(cc.Platt(), max_folds=1).fit(scores, y, domains=domains)
+    of_base = cc.HierarchicalCalibrator(None).fit(base.predict(scores), y, domains=domains)
+    np.testing.assert_allclose(own.mean_, of_base.mean_, atol=1e-6)
+    np.testing.assert_allclose(own.covariance_, of_base.covariance_, atol=1e-6)
+    np.testing.assert_allclose(own.predict(scores), of_base.predict(base.predict(scores)), atol=1e-6)
+    without = cc.HierarchicalCalibrator(cc.Platt()).fit(scores, y, domains=domains)
+    assert np.abs(own.covariance_ - without.covariance_).max() > 1e-4
+
+
 def test_labels_that_no_known_domain_is_like_are_given_to_the_wider_components():
     # 20 rows at the mean score with 19 events, where domains have 2 to 5 in 10. At x = 0 the slope plays no part:
     # the mean of sigmoid(a)^20·(1 − sigmoid(a)) over the prior of a, by a sum over a fine grid.

@@ -105,7 +105,9 @@ register_calibrator(
     HierarchicalCalibrator,
     meaning="auto, with an intercept and a slope that vary by domain; averaged over domains",
     quick={"base": None},
-    candidates=lambda auto: {"hierarchical": HierarchicalCalibrator(NaiveIsotonic(interpolation=auto.interpolation))},
+    candidates=lambda auto: {
+        "hierarchical": HierarchicalCalibrator(NaiveIsotonic(interpolation=auto.interpolation), max_folds=1)
+    },
     optional=True,
 )
 register_class(AdaptedCalibrator)

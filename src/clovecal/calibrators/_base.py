@@ -91,7 +91,7 @@ class ScoredRows:
         """How many maps to fit."""
         return int(self.scores.shape[1])
 
-    @property
+    @cached_property
     def task(self) -> str:
         """What is calibrated: "multiclass" (several columns), "binary" (every label is 0 or 1) or "regression"."""
         if self.n_problems > 1:

@@ -314,6 +314,8 @@ def _near(rows: ScoredRows) -> MixedFit | None:
     """Return what a fit of nearly the same rows has found, with the numbers of these domains."""
     if rows.domains is None or HierarchicalCalibrator not in rows.starts:
         return None
+    names: tuple[Name, ...]
+    fit: MixedFit
     names, fit = rows.starts[HierarchicalCalibrator]
     known = dict(zip(names, fit.effects, strict=True))
     return replace(fit, effects=np.array([known.get(name, fit.mean) for name in rows.domains.names]))

@@ -28,6 +28,7 @@ _FIXED = 1e-10  # the variance that stands for none
 WEAK = 0.25  # precision of what is known of μ beforehand: as much as half an event tells of a rate
 _MOST_STEPS = 60  # of Newton's method
 _MOST_HALVINGS = 12
+_NEAR = 1e-6  # of a log-probability: so much may be gained where quadratics are made
 _PASSES = 64  # of EM on quadratics
 _REMEMBERED = 3  # passes that tell where the next would lead
 _CELLS_PER_UNIT = 64
@@ -82,19 +83,30 @@ class Modes:
     ----------
     mode
         (k, q).
-    covariance
-        (k, q, q): the inverse of the curvature at the mode.
-    log_evidence
-        (k,): Laplace's approximation of the log-probability of the domain's rows.
+    log_density
+        (k,): log-probability of the domain's rows, plus that of the mode but for what makes a density of it.
     gradient, information
         (k, q) and (k, q, q): `Derivatives` of the log-likelihood at the modes.
+    precision
+        (k, q, q): of the prior.
     """
 
     mode: FloatArray
-    covariance: FloatArray
-    log_evidence: FloatArray
+    log_density: FloatArray
     gradient: FloatArray
     information: FloatArray
+    precision: FloatArray
+
+    @property
+    def covariance(self) -> FloatArray:
+        """(k, q, q): the inverse of the curvature at the mode."""
+        return np.asarray(np.linalg.inv(self.information + self.precision))
+
+    @property
+    def log_evidence(self) -> FloatArray:
+        """(k,): Laplace's approximation of the log-probability of the domain's rows."""
+        curvature = self.information + self.precision
+        return self.log_density + 0.5 * (np.linalg.slogdet(self.precision)[1] - np.linalg.slogdet(curvature)[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,21 +199,21 @@ def fit_mixed(
         sigma = 0.25 * np.eye(q) if near is None else near.covariance.copy()
     _fix(sigma, fixed)
     most_passes, last_change = _PASSES, np.inf
-    iteration, converged = 0, False
+    iteration, converged, leaps = 0, False, _Leaps()
     while iteration < max_iterations and not converged:
         iteration += 1
-        modes = newton(family, np.tile(mean, (k, 1)), sigma, start=effects)
+        # Quadratics at a place that is only near the mode say where it is.
+        modes = newton(family, np.tile(mean, (k, 1)), sigma, start=effects, least_rise=_NEAR)
         rows = _Quadratics.at(modes, believed=believed, free=free)
 
         def maximised(sigma: FloatArray, rows: _Quadratics = rows) -> FloatArray:
-            within, found = np.ix_(free, free), np.zeros((q, q))
-            found[within] = make(rows.scatter(sigma), k)[within]
+            found = make(rows.scatter(sigma), k)
             _fix(found, fixed)
             return found
 
         previous = mean, sigma
         if covariance is None:
-            sigma = _settled(maximised, sigma, tol=0.1 * tol, most_passes=most_passes)
+            sigma = leaps.settled(maximised, sigma, tol=0.1 * tol, most_passes=most_passes)
         mean, effects, effect_covariances = rows.effects(sigma)
         change = float(max(np.abs(mean - previous[0]).max(), np.abs(sigma - previous[1]).max()))
         converged = change < tol or change**2 < tol * last_change < np.inf  # as they fall, the next is below tol
@@ -250,50 +262,74 @@ class _Quadratics:
         """Return the μ that is the mean of the modes under it, these modes (k, q), and their covariances."""
         precision = np.linalg.inv(sigma)
         covariances = np.linalg.inv(self.information + precision)
-        shares = precision @ covariances
-        known = (shares @ self.information).sum(axis=0) + WEAK * np.eye(len(sigma))
-        wanted = (shares @ self.pull[:, :, None])[:, :, 0].sum(axis=0) + WEAK * self.believed
-        mean, free = self.believed.copy(), self.free
-        mean[free] += np.linalg.solve(known[free[:, None], free], (wanted - known @ mean)[free])
-        return mean, (covariances @ (self.pull + precision @ mean)[:, :, None])[:, :, 0], covariances
+        pulled = (covariances @ self.pull[:, :, None])[:, :, 0]
+        # The modes are V_d(h_d + Pμ), so that P·Σ(μ − modes) + WEAK·(μ − believed) = 0 is linear in μ.
+        known = len(pulled) * precision - precision @ covariances.sum(axis=0) @ precision
+        known.flat[:: len(sigma) + 1] += WEAK
+        wanted = precision @ pulled.sum(axis=0) + WEAK * self.believed
+        if len(self.free) == len(sigma):
+            mean = np.linalg.solve(known, wanted)
+        else:
+            mean, free = self.believed.copy(), self.free
+            mean[free] += np.linalg.solve(known[free[:, None], free], (wanted - known @ mean)[free])
+        return mean, pulled + covariances @ (precision @ mean), covariances
 
     def scatter(self, sigma: FloatArray) -> FloatArray:
         """Return the sums of squares that Σ is made of; 0 for fixed numbers."""
         mean, modes, covariances = self.effects(sigma)
-        k, residual, within = len(modes), modes - mean, np.ix_(self.free, self.free)
-        found = np.zeros_like(sigma)
-        found[within] = (covariances.sum(axis=0) + residual.T @ residual * (k / max(k - 1, 1)))[within]
+        k, residual = len(modes), modes - mean
+        found = covariances.sum(axis=0) + residual.T @ residual * (k / max(k - 1, 1))
+        if len(self.free) == len(sigma):
+            return np.asarray(found)
+        within = np.ix_(self.free, self.free)
+        kept = np.zeros_like(sigma)
+        kept[within] = found[within]
+        return kept
+
+
+class _Leaps:
+    """Anderson's acceleration of EM's passes, which remembers what the last ones told of the next.
+
+    D. G. Anderson (1965), Iterative procedures for nonlinear integral equations, Journal of the ACM 12.
+    """
+
+    def __init__(self) -> None:
+        self._places: list[FloatArray] = []  # how Σ differed between two passes …
+        self._changes: list[FloatArray] = []  # … and what they changed
+
+    def settled(
+        self, maximised: Callable[[FloatArray], FloatArray], sigma: FloatArray, *, tol: float, most_passes: int
+    ) -> FloatArray:
+        """Return the Σ that a pass leaves as it is."""
+        at = np.tril_indices(len(sigma))
+        before: tuple[FloatArray, FloatArray] | None = None
+        for _ in range(most_passes):
+            found = maximised(sigma)
+            place = sigma[at]
+            change = found[at] - place
+            if np.abs(change).max() < tol:
+                return found
+            if before is not None:
+                self._places = [*self._places[1 - _REMEMBERED :], place - before[0]]
+                self._changes = [*self._changes[1 - _REMEMBERED :], change - before[1]]
+            before = place, change
+            sigma = self._leap(sigma, found, change, at)
         return found
 
-
-def _settled(
-    maximised: Callable[[FloatArray], FloatArray], sigma: FloatArray, *, tol: float, most_passes: int
-) -> FloatArray:
-    """Return the Σ that EM's pass leaves as it is, by Anderson's acceleration.
-
-    A leap is taken if it goes where the pass went, and leaves a covariance. D. G. Anderson (1965), Iterative procedures
-    for nonlinear integral equations, Journal of the ACM 12.
-    """
-    at = np.tril_indices(len(sigma))
-    places: list[FloatArray] = []
-    changes: list[FloatArray] = []
-    for _ in range(most_passes):
-        found = maximised(sigma)
-        change = (found - sigma)[at]
-        places, changes = [*places[-_REMEMBERED:], sigma[at]], [*changes[-_REMEMBERED:], change]
-        leap = found
-        if np.abs(change).max() < tol:
+    def _leap(
+        self, sigma: FloatArray, found: FloatArray, change: FloatArray, at: tuple[IntArray, IntArray]
+    ) -> FloatArray:
+        """Return where the passes lead, if that is a covariance and lies where the last one went; else its Σ."""
+        if not self._places:
             return found
-        if len(changes) > 1:
-            by_place, by_change = np.diff(np.array(places), axis=0), np.diff(np.array(changes), axis=0)
-            less = np.zeros_like(sigma)
-            less[at] = np.linalg.lstsq(by_change.T, change, rcond=1e-10)[0] @ (by_place + by_change)
-            leap = found - less - np.tril(less, -1).T
-            onward = (leap - sigma)[at] @ change > 0
-            if not onward or np.linalg.eigvalsh(leap)[0] < 0.5 * np.linalg.eigvalsh(found)[0]:
-                leap = found
-        sigma = leap
-    return found
+        by_place, by_change = np.array(self._places), np.array(self._changes)
+        leap = np.empty_like(sigma)
+        leap[at] = found[at] - np.linalg.lstsq(by_change.T, change, rcond=1e-10)[0] @ (by_place + by_change)
+        leap.T[at] = leap[at]
+        if (leap - sigma)[at] @ change <= 0:
+            return found
+        least, least_found = np.linalg.eigvalsh(np.stack([leap, found]))[:, 0]
+        return leap if least > 0.5 * least_found else found
 
 
 def penalised_covariance(
@@ -333,7 +369,14 @@ def penalised_covariance(
     return np.asarray((vectors * kept) @ vectors.T * np.outer(size, size))
 
 
-def newton(family: Family, mean: FloatArray, covariance: FloatArray, *, start: FloatArray | None = None) -> Modes:
+def newton(
+    family: Family,
+    mean: FloatArray,
+    covariance: FloatArray,
+    *,
+    start: FloatArray | None = None,
+    least_rise: float = 1e-12,
+) -> Modes:
     """Find the mode of every domain's numbers under normal priors, by Newton's method with step halving.
 
     Parameters
@@ -346,6 +389,8 @@ def newton(family: Family, mean: FloatArray, covariance: FloatArray, *, start: F
         (q, q), or (k, q, q) where they differ.
     start
         Where to begin; None: at the means.
+    least_rise
+        Of a log-probability, for which no further step is taken, relative to its size plus 1.
     """
     k, q = family.n_domains, family.n_parameters
     precision = np.broadcast_to(np.linalg.inv(covariance), (k, q, q))
@@ -362,7 +407,7 @@ def newton(family: Family, mean: FloatArray, covariance: FloatArray, *, start: F
         curvature = at.information + precision
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         promised = np.einsum("ki,ki->k", gradient, step)  # twice the rise that the quadratic has
-        if not (promised > 1e-12 * (1 + np.abs(value))).any():
+        if not (promised > least_rise * (1 + np.abs(value))).any():
             break
         moved = theta + step
         at_moved = family.derivatives(moved)
@@ -372,14 +417,12 @@ def newton(family: Family, mean: FloatArray, covariance: FloatArray, *, start: F
             at_moved = family.derivatives(moved)
         theta, at = moved, at_moved
         value = at.log_likelihood + log_prior(theta)
-    curvature = at.information + precision
-    log_determinants = np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]
     return Modes(
         mode=theta,
-        covariance=np.asarray(np.linalg.inv(curvature)),
-        log_evidence=value + 0.5 * log_determinants,
+        log_density=value,
         gradient=at.gradient,
         information=at.information,
+        precision=np.asarray(precision),
     )
 
 
@@ -465,7 +508,9 @@ class LogisticSums:
     @classmethod
     def _summed(cls, x: FloatArray, events: FloatArray, trials: FloatArray, d: IntArray, k: int) -> LogisticSums:
         place = _cell_of(x)
-        width = 2 * _FARTHEST * _CELLS_PER_UNIT + 1
+        if len(place):
+            place -= place.min()  # which of the cells they are does not matter
+        width = int(place.max(initial=0)) + 1
         code = d * width + place
         if k * width <= max(8 * len(x), 2**22):
             present = np.flatnonzero(weighted_counts(code, trials, 0))

@@ -24,6 +24,10 @@ SHARE_WIDER = 0.2  # … which real tables need: a new domain exceeds the worst 
 _NO_SPREAD = 1e-9  # a variance that stands for a number that is the same in every domain
 _LEAST = 1e-4  # components of less weight are left out
 _SMALL = -3  # scales s² below 2^−2.5 are told apart no further
+_LOG2_S2 = np.linspace(-20, 16, 36 * 128 + 1)
+_WIDER_BY = 128 * round(np.log2(WIDER))  # places on that grid
+_S2, _LOG_S2 = np.exp2(_LOG2_S2), np.log(2.0) * _LOG2_S2
+_RANGE_OF_S2 = np.maximum(np.floor(_LOG2_S2 + 0.5).astype(np.intp), _SMALL) - _SMALL
 # Sigmoid as a mixture of normal distribution functions, wrong by at most 2.2e-9 (Monahan & Stefanski 1992).
 _STEEPNESS = np.array(
     [
@@ -225,17 +229,13 @@ def multiples_of_covariance(
     if k == 1:
         covariance = np.diag(np.square(size))
     largest = float(np.linalg.eigvalsh(covariance / np.outer(size, size))[-1])
-    log2 = np.linspace(-20, 16, 36 * 128 + 1)
-    s2 = np.exp2(log2)
     # Σ is about k/(k + 1) times the unbiased variance of k values, of which Σ·(k² − 1)/k is the sum of squares.
-    log_density = -(k - 2) / 2 * np.log(s2) - (k * k - 1) / k / (2 * s2) - s2 * largest / 2
+    log_density = -(k - 2) / 2 * _LOG_S2 - (k * k - 1) / k / 2 / _S2 - largest / 2 * _S2
     density = np.exp(log_density - log_density.max())
-    wider = np.interp(log2 - np.log2(WIDER), log2, density, left=0.0)
+    wider = np.concatenate([np.zeros(_WIDER_BY), density[:-_WIDER_BY]])
     density = (1 - SHARE_WIDER) * density / density.sum() + SHARE_WIDER * wider / wider.sum()
-    part = np.maximum(np.floor(log2 + 0.5).astype(np.intp), _SMALL)
-    part -= _SMALL
-    weights = np.bincount(part, density)
-    scales = np.divide(np.bincount(part, density * s2), weights, out=np.ones(len(weights)), where=weights > 0)
+    weights = np.bincount(_RANGE_OF_S2, density)
+    scales = np.divide(np.bincount(_RANGE_OF_S2, density * _S2), weights, out=np.ones(len(weights)), where=weights > 0)
     kept = weights > _LEAST
     return weights[kept] / weights[kept].sum(), scales[kept, None, None] * covariance
 
