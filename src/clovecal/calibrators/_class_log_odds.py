@@ -10,7 +10,7 @@ import numpy as np
 
 from clovecal._checks import FloatArray, IntArray, check_class_labels
 from clovecal.calibrators import stored
-from clovecal.calibrators._expected import ClassExpectation, class_expectation
+from clovecal.calibrators._expected import ClassExpectation, Question, class_expectation
 from clovecal.calibrators._kinds import Kind
 from clovecal.calibrators._log_odds import positive
 from clovecal.calibrators._mixed import MixedFit, fit_mixed
@@ -158,15 +158,10 @@ class ClassLogOdds(Kind[SoftmaxRows]):
         belief: NormalMixture,
         x: FloatArray,
         p: FloatArray,
-        *,
-        weight: FloatArray | None,
-        ci: float,
-        rows: int | None,
-        of: str,
-        rng: np.random.Generator,
+        question: Question,
     ) -> ClassExpectation:
         """Return the accuracy, the calibration error and losses to expect."""
-        return class_expectation(belief, x, p, weight=weight, ci=ci, rows=rows, of=of, rng=rng)
+        return class_expectation(belief, x, p, question)
 
     def state(self) -> dict[str, Any]:
         """Return all but the task as values that JSON has."""

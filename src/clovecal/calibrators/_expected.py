@@ -41,6 +41,45 @@ class Expected:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked about a domain's rows.
+
+    Attributes
+    ----------
+    weight
+        Frequencies of the rows; None: 1 each.
+    ci
+        The probability with which each quantity is to lie in its interval.
+    rows
+        None: the domain's own quantities are asked for. A number: those that so many rows would show.
+    of
+        Which predictions are judged: "calibrated", "base" or "scores".
+    rng
+        Draws domains, and rows if there are to be any.
+    """
+
+    weight: FloatArray | None
+    ci: float
+    rows: int | None
+    of: str
+    rng: np.random.Generator
+
+    def weights(self, n: int) -> FloatArray:
+        """Return the frequencies of n rows."""
+        return np.ones(n) if self.weight is None else self.weight
+
+    def expected(self, values: FloatArray) -> Expected:
+        """Return what to expect of a quantity with these values in domains that were drawn."""
+        low, high = np.quantile(values, [(1 - self.ci) / 2, (1 + self.ci) / 2])
+        return Expected(mean=float(values.mean()), low=float(low), high=float(high))
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What an answer repeats of the question."""
+        return {"ci": self.ci, "rows": self.rows, "of": self.of}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Expectation:
     """What to expect in a domain, for rows with the scores that were given.
 
@@ -157,12 +196,7 @@ def expectation(
     mixture: NormalMixture,
     x: FloatArray,
     p: FloatArray,
-    *,
-    weight: FloatArray | None,
-    ci: float,
-    rows: int | None,
-    of: str,
-    rng: np.random.Generator,
+    question: Question,
 ) -> Expectation:
     """Return what to expect of rows with these x and predictions, by drawing domains.
 
@@ -172,14 +206,11 @@ def expectation(
         What is believed of the domain's intercept and slope.
     x, p
         (n,) x of the rows, and what is predicted for them.
-    weight
-        Frequencies of the rows.
-    ci, rows, of
-        As in `Expectation`.
-    rng
-        Draws domains, and rows if there are to be any.
+    question
+        What is asked of them.
     """
-    cells = _Cells.of(x, p, np.ones(len(x)) if weight is None else weight)
+    rows, rng = question.rows, question.rng
+    cells = _Cells.of(x, p, question.weights(len(x)))
     theta = mixture.draw(_DRAWS, rng)
     rate = expit(theta[:, :1] + theta[:, 1:] * cells.x)
     share: FloatArray
@@ -194,13 +225,11 @@ def expectation(
     log_loss = -(events @ cells.log_p + (share - events) @ cells.log_other)
 
     return Expectation(
-        observed_rate=_expected(events.sum(axis=1), ci),
-        calibration_error=_expected(gaps, ci),
-        brier=_expected(brier, ci),
-        log_loss=_expected(log_loss, ci),
-        ci=ci,
-        rows=rows,
-        of=of,
+        observed_rate=question.expected(events.sum(axis=1)),
+        calibration_error=question.expected(gaps),
+        brier=question.expected(brier),
+        log_loss=question.expected(log_loss),
+        **question.asked,
     )
 
 
@@ -208,12 +237,7 @@ def class_expectation(
     mixture: NormalMixture,
     x: FloatArray,
     p: FloatArray,
-    *,
-    weight: FloatArray | None,
-    ci: float,
-    rows: int | None,
-    of: str,
-    rng: np.random.Generator,
+    question: Question,
 ) -> ClassExpectation:
     """Return what to expect of rows of several classes, by drawing domains.
 
@@ -223,11 +247,12 @@ def class_expectation(
         What is believed of contrasts of intercepts and of the slope.
     x, p
         (n, C) x of the rows, and what is predicted for them. Of more than 400 rows, 400 stand for all.
-    weight, ci, rows, of, rng
-        As in `expectation`.
+    question
+        What is asked of them.
     """
+    rows, rng = question.rows, question.rng
     order = np.lexsort((p.max(axis=1), p.argmax(axis=1)))
-    chosen = order[_spread_rows(np.ones(len(x)) if weight is None else weight, order)]
+    chosen = order[_spread_rows(question.weights(len(x)), order)]
     x, p = x[chosen], p[chosen]
     n, classes = p.shape
     top, confidence = p.argmax(axis=1), p.max(axis=1)
@@ -252,13 +277,11 @@ def class_expectation(
         found[2, draw] = (1 - 2 * (share * p[at]).sum(axis=1) + (p[at] ** 2).sum(axis=1)).mean()
         found[3, draw] = -(share * log_p[at]).sum(axis=1).mean()
     return ClassExpectation(
-        accuracy=_expected(found[0], ci),
-        calibration_error=_expected(found[1], ci),
-        brier=_expected(found[2], ci),
-        log_loss=_expected(found[3], ci),
-        ci=ci,
-        rows=rows,
-        of=of,
+        accuracy=question.expected(found[0]),
+        calibration_error=question.expected(found[1]),
+        brier=question.expected(found[2]),
+        log_loss=question.expected(found[3]),
+        **question.asked,
     )
 
 
@@ -267,13 +290,9 @@ def regression_expectation(
     x: FloatArray,
     line: FloatArray,
     p: FloatArray,
+    question: Question,
     *,
     noise: float,
-    weight: FloatArray | None,
-    ci: float,
-    rows: int | None,
-    of: str,
-    rng: np.random.Generator,
 ) -> RegressionExpectation:
     """Return what to expect of a regression's rows, by drawing domains.
 
@@ -287,12 +306,13 @@ def regression_expectation(
         What is predicted for them, less the line of all rows and in units of the noise.
     p
         What is predicted for them.
+    question
+        What is asked of them.
     noise
         That unit.
-    weight, ci, rows, of, rng
-        As in `expectation`.
     """
-    share = np.ones(len(x)) if weight is None else weight
+    rows, rng = question.rows, question.rng
+    share = question.weights(len(x))
     x, line, p, share = (one[share > 0] for one in (x, line, p, share))
     share = share / share.sum()
     bins = equal_mass_bins(p, share, BINS)
@@ -320,18 +340,11 @@ def regression_expectation(
             gaps[some] = np.abs(in_bins.reshape(-1, BINS)).sum(axis=1) / rows
             square[some], away[some], predicted[some] = (gap**2).mean(axis=1), gap.mean(axis=1), p[at].mean(axis=1)
     return RegressionExpectation(
-        mean_outcome=_expected(predicted + noise * away, ci),
-        calibration_error=_expected(noise * gaps, ci),
-        mean_squared_error=_expected(noise**2 * square, ci),
-        ci=ci,
-        rows=rows,
-        of=of,
+        mean_outcome=question.expected(predicted + noise * away),
+        calibration_error=question.expected(noise * gaps),
+        mean_squared_error=question.expected(noise**2 * square),
+        **question.asked,
     )
-
-
-def _expected(values: FloatArray, ci: float) -> Expected:
-    low, high = np.quantile(values, [(1 - ci) / 2, (1 + ci) / 2])
-    return Expected(mean=float(values.mean()), low=float(low), high=float(high))
 
 
 def _spread_rows(weight: FloatArray, order: IntArray) -> IntArray:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from clovecal._checks import FloatArray, IntArray
-from clovecal.calibrators._expected import AnyExpectation
+from clovecal.calibrators._expected import AnyExpectation, Question
 from clovecal.calibrators._mixed import MixedFit
 from clovecal.calibrators._mixtures import NormalMixture
 from clovecal.calibrators._onnx import OnnxGraph
@@ -169,12 +169,7 @@ class Kind(ABC, Generic[L]):
         belief: NormalMixture,
         x: FloatArray,
         p: FloatArray,
-        *,
-        weight: FloatArray | None,
-        ci: float,
-        rows: int | None,
-        of: str,
-        rng: np.random.Generator,
+        question: Question,
     ) -> AnyExpectation:
         """Return what to expect of rows with these x and predictions."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from clovecal._checks import FloatArray, IntArray, check_real
 from clovecal.calibrators import stored
-from clovecal.calibrators._expected import RegressionExpectation, regression_expectation
+from clovecal.calibrators._expected import Question, RegressionExpectation, regression_expectation
 from clovecal.calibrators._kinds import Kind
 from clovecal.calibrators._log_odds import moments, positive
 from clovecal.calibrators._mixed import MixedFit
@@ -192,18 +192,11 @@ class Lines(Kind[LineSums]):
         belief: NormalMixture,
         x: FloatArray,
         p: FloatArray,
-        *,
-        weight: FloatArray | None,
-        ci: float,
-        rows: int | None,
-        of: str,
-        rng: np.random.Generator,
+        question: Question,
     ) -> RegressionExpectation:
         """Return the mean outcome, the calibration error and the mean squared error to expect."""
         line = (p - self.intercept - self.slope * x) / self.noise
-        return regression_expectation(
-            belief, x, line, p, noise=self.noise, weight=weight, ci=ci, rows=rows, of=of, rng=rng
-        )
+        return regression_expectation(belief, x, line, p, question, noise=self.noise)
 
     def state(self) -> dict[str, Any]:
         """Return all but the task as values that JSON has."""

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from clovecal._checks import FloatArray, IntArray, check_real
 from clovecal.calibrators import stored
-from clovecal.calibrators._expected import Expectation, expectation
+from clovecal.calibrators._expected import Expectation, Question, expectation
 from clovecal.calibrators._kinds import Kind
 from clovecal.calibrators._logits import add_logits, logits
 from clovecal.calibrators._mixed import LogisticSums, MixedFit, fit_mixed
@@ -136,15 +136,10 @@ class LogOdds(Kind[LogisticSums]):
         belief: NormalMixture,
         x: FloatArray,
         p: FloatArray,
-        *,
-        weight: FloatArray | None,
-        ci: float,
-        rows: int | None,
-        of: str,
-        rng: np.random.Generator,
+        question: Question,
     ) -> Expectation:
         """Return the rate of events, the calibration error and losses to expect."""
-        return expectation(belief, x, p, weight=weight, ci=ci, rows=rows, of=of, rng=rng)
+        return expectation(belief, x, p, question)
 
     def state(self) -> dict[str, Any]:
         """Return all but the task as values that JSON has."""

@@ -106,7 +106,8 @@ class Modes:
     def log_evidence(self) -> FloatArray:
         """(k,): Laplace's approximation of the log-probability of the domain's rows."""
         curvature = self.information + self.precision
-        return self.log_density + 0.5 * (np.linalg.slogdet(self.precision)[1] - np.linalg.slogdet(curvature)[1])
+        determinants = np.linalg.slogdet(self.precision)[1] - np.linalg.slogdet(curvature)[1]
+        return np.asarray(self.log_density + 0.5 * determinants)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from clovecal._checks import (
 from clovecal.calibrators import _nested, stored
 from clovecal.calibrators._base import Calibrator
 from clovecal.calibrators._class_log_odds import ClassLogOdds
-from clovecal.calibrators._expected import ClassExpectation, Expectation, RegressionExpectation
+from clovecal.calibrators._expected import ClassExpectation, Expectation, Question, RegressionExpectation
 from clovecal.calibrators._kinds import Kind
 from clovecal.calibrators._lines import Lines
 from clovecal.calibrators._log_odds import LogOdds
@@ -121,9 +121,8 @@ class VaryingByDomain(Calibrator):
         p = self.calibrate(columns) if of == "calibrated" else self._values(columns, as_they_are=of == "scores")
         if self.kind_.doubt_of_predictions(p):
             raise InputError("of", f"is {of!r}, and the scores are not probabilities", "choose 'calibrated'")
-        return self.kind_.expect(
-            self.belief_, self._x(columns), p, weight=weight, ci=ci, rows=rows, of=of, rng=check_rng(rng)
-        )
+        question = Question(weight=weight, ci=ci, rows=rows, of=of, rng=check_rng(rng))
+        return self.kind_.expect(self.belief_, self._x(columns), p, question)
 
     def draw_domain(self, scores: Any, *, rng: np.random.Generator | int | None = None) -> FloatArray:
         """Draw labels (or outcomes) of rows with these scores, in a domain that is drawn from what is believed of it.
