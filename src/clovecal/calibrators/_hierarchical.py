@@ -115,7 +115,7 @@ class HierarchicalCalibrator(VaryingByDomain):
     (array([0.47]), array([0.42, 0.59]))
     >>> adapted = calibrator.adapt(np.full(30, 0.5), np.arange(30) < 3)
     >>> adapted.predict([0.5]).round(2)
-    array([0.18])
+    array([0.19])
     """
 
     mean_: FloatArray
