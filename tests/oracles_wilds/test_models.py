@@ -13,9 +13,17 @@ from safetensors.torch import save_file
 from clovecal import InputError, records
 from clovecal.datasets import Texts
 from clovecal.reproduce.wilds import study as wilds
+from clovecal.reproduce.wilds.settings import ARCHITECTURES
 from clovecal.training import Resources
 from clovecal.training.network.backbones import BACKBONES, as_tensors, build
 
+# Layers, width, heads and vocabulary of the BERTs, from their configurations on the hub.
+BERTS = {
+    "bert-base-uncased": (12, 768, 12, 30522),
+    "bert-base-cased": (12, 768, 12, 28996),
+    "bert-large-uncased": (24, 1024, 16, 30522),
+    "bert-large-cased": (24, 1024, 16, 28996),
+}
 VISION = ["densenet121", "densenet169", "densenet201", "resnet18", "resnet34", "resnet50"]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "go", "away", "well", "done", "thank", "you"]
 
@@ -46,6 +54,27 @@ def bert_folder(tmp_path_factory):
         torch.manual_seed(0)
         transformers.BertModel(config).save_pretrained(folder)
     return folder
+
+
+def test_every_network_of_appendix_b_is_known_and_shape_checked():
+    assert {name for names in ARCHITECTURES.values() for name in names} == {*VISION, *BERTS}
+
+
+@pytest.mark.parametrize("name", BERTS)
+def test_a_bert_of_a_name_has_the_features_and_weights_that_are_known_of_it(name):
+    transformers = pytest.importorskip("transformers")
+    layers, width, heads, words = BERTS[name]
+    config = transformers.BertConfig(
+        vocab_size=words,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+    )
+    with torch.device("meta"):
+        model = transformers.BertModel(config)
+    assert BACKBONES[name].features == width
+    assert sum(one.numel() for one in model.parameters()) == pytest.approx(BACKBONES[name].parameters, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", VISION)

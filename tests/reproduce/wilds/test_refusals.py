@@ -96,6 +96,12 @@ def test_an_image_that_fails_later_is_named_too(tmp_path):
         ({"columns": ["platt"]}, "columns has 'platt', which is no column"),
         ({"dataset": "poverty", "columns": ["clove"]}, "columns has 'clove', which needs classes"),
         ({"paper_penalty": -1.0}, "paper_penalty is -1; pass a finite number"),
+        ({"architectures": True}, "appendix B names none for camelyon17; choose civilcomments or fmow or poverty"),
+        ({"dataset": "fmow", "architectures": True, "backbone": "resnet18"}, "backbone is given beside architectures"),
+        (
+            {"dataset": "fmow", "architectures": True, "resources": Resources(device="cpu", weights=Path("w"))},
+            "weights is one place for several networks",
+        ),
         ({"backbone": "tiny-text"}, "reads no images; camelyon17 needs one that does"),
     ],
 )

@@ -24,7 +24,7 @@ from clovecal.reproduce.wilds.columns import PredictedRows, outcome
 from clovecal.reproduce.wilds.settings import NETWORK_OBJECTIVES
 from clovecal.reproduce.wilds.stages import PARTS, epoch_rows, parts, rows_to_fit, training_domains
 from clovecal.reproduce.wilds.tables import tables
-from clovecal.training import MLP, CloveClassifier, Recipe, Resources, load_network
+from clovecal.training import BACKBONES, MLP, CloveClassifier, Recipe, Resources, load_network, register_backbone
 from clovecal.training.data import batches_per_epoch, epoch_batches
 from clovecal.training.head.choice import penalties_to_try
 from clovecal.training.network.training import Outputs, predict
@@ -375,6 +375,19 @@ def test_the_command_goes_from_nothing_to_the_table(tmp_path):
     assert (tmp_path / "tables.md").read_text().strip() in result.stdout
     again = CliRunner().invoke(cli.group, ["reproduce", "wilds", "--tables-only", "-o", str(tmp_path)])
     assert (tmp_path / "tables.md").read_text().strip() in again.stdout
+
+
+def test_architectures_are_trained_one_after_another_and_tabled(tmp_path, monkeypatch, registries_restored):
+    register_backbone(replace(BACKBONES["tiny-image"], name="tiny-other"))
+    monkeypatch.setattr("clovecal.reproduce.wilds.settings.ARCHITECTURES", {"poverty": ("tiny-image", "tiny-other")})
+    options = ["--dataset", "poverty", "--miniature", "--rows", "120", "--size", "8", "--seeds", "1", "--epochs", "1"]
+    options += ["--objective", "erm", "--column", "naive", "--column", "robust", "--device", "cpu", "-o", str(tmp_path)]
+    result = CliRunner().invoke(cli.group, ["reproduce", "wilds", *options, "--architectures"])
+    assert result.exit_code == 0, result.output
+    assert "| network | naive | robust (risk) | robust (risk) − naive |" in result.stdout
+    assert {path.name for path in (tmp_path / "models").iterdir()} == {
+        f"poverty-erm-{name}-0" for name in ("tiny-image", "tiny-other")
+    }
 
 
 def test_an_interrupted_command_says_that_it_goes_on(tmp_path, monkeypatch):

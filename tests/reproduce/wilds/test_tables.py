@@ -10,7 +10,7 @@ import pytest
 from clovecal import records
 from clovecal.reproduce.wilds import study as wilds
 from clovecal.reproduce.wilds.figures import figure, panel
-from clovecal.reproduce.wilds.tables import PAPERS, error_table, score_table, tables
+from clovecal.reproduce.wilds.tables import PAPERS, architecture_table, error_table, score_table, tables
 
 FOLDER = Path(__file__).parents[3] / "experiments" / "wilds"
 
@@ -27,8 +27,9 @@ def record(
     data="v1",
     fit_on="val",
     penalty=None,
+    backbone=None,
 ):
-    model = wilds.models_of(dataset, data, objectives=[objective], seeds=seed + 1)[seed]
+    model = wilds.models_of(dataset, data, objectives=[objective], seeds=seed + 1, backbone=backbone)[seed]
     errors = ece or {"hospital 0": 0.1, "hospital 1": 0.3}
     calibration = {"mean_ece": sum(errors.values()) / len(errors), "worst_ece": max(errors.values()), "ece": errors}
     headline = {"camelyon17": "accuracy", "poverty": "pearson", "fmow": "worst_region_accuracy"}[dataset]
@@ -102,6 +103,27 @@ def test_what_columns_were_fitted_on_parts_the_tables_and_is_said():
     assert "columns fitted on validation rows of the training domains (id-val)" in text
     titles = [ax.get_title(loc="left") for ax in figure(found).axes]
     assert titles == [f"FMoW ({fit_on}), 1 points" for fit_on in ("id-val", "ood-val", "both")]
+
+
+def test_architectures_are_compared_over_algorithms_and_seeds():
+    # robust: seeds (.80 + .82)/2 = .81 and .83, mean .82, sd .02/√2 = .0141; naive .80 once: + .020
+    options = {"dataset": "poverty", "fit_on": "id-val"}
+    found = [
+        record(column="robust", ood=0.80, **options),
+        record(column="robust", ood=0.82, objective="coral", **options),
+        record(column="robust", ood=0.83, seed=1, **options),
+        record(column="naive", ood=0.80, **options),
+        record(column="naive", ood=0.70, backbone="resnet34", **options),
+    ]
+    lines = architecture_table(found).splitlines()
+    assert lines[0] == "| network | naive | robust (risk) | robust (risk) − naive |"
+    assert lines[2] == "| resnet18 | 0.800 | 0.820 (0.014) | +0.020 |"
+    assert lines[3] == "| resnet34 | 0.700 |  |  |"
+    assert "ResNet-18 is ahead of ResNet-34" in tables(found)
+    assert "architectures" not in tables(found[:-1])
+    small = [record(data="miniature: rows=9", backbone=one, **options) for one in ("resnet18", "resnet50")]
+    assert "### PovertyMap: architectures (miniature" in tables(small)
+    assert "ahead" not in tables(small)
 
 
 def test_a_point_is_calibration_against_the_score_elsewhere():

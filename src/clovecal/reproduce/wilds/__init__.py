@@ -31,6 +31,13 @@ STUDY = Study(
             spelled="objective",
         ),
         Option("backbone", "Another network than the paper's, such as densenet169 or resnet34."),
+        Option(
+            "architectures",
+            "Train the networks that appendix B compares (BERT cased and large, DenseNet-169 and 201, ResNet-34 and "
+            "50) beside the table's own, and table them side by side; their weights in the caches.",
+            type=bool,
+            default=False,
+        ),
         Option("weights", "Pretrained weights: a file, or for BERT a folder. [the caches]", type=Path),
         Option("batch_size", "Rows per batch. [WILDS']", type=int, least=1),
         Option("epochs", "Epochs of training. [WILDS']", type=int, least=1),
@@ -90,6 +97,7 @@ STUDY = Study(
         {"dataset": "camelyon17", "miniature": True, "seeds": 1, "output": "small"},
         {"dataset": "camelyon17", "root": "/data/wilds", "dry_run": True},
         {"dataset": "camelyon17", "root": "/data/wilds", "workers": 16, "output": "camelyon17"},
+        {"dataset": "fmow", "root": "/data/wilds", "architectures": True, "output": "fmow-architectures"},
     ),
     tables_file="tables.md",
     extra="wilds",

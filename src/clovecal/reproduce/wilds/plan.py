@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from clovecal.reproduce.wilds.settings import (
     Config,
     Miniature,
     Model,
+    architectures_of,
     check_dataset,
     columns_of,
     fits_of,
@@ -28,6 +29,7 @@ from clovecal.reproduce.wilds.settings import (
 )
 from clovecal.reproduce.wilds.stages import ModelFolder, epoch_rows, parts, rows_to_fit
 from clovecal.training.loop.predicting import as_device
+from clovecal.training.network.backbones import Backbone
 from clovecal.training.network.backbones import backbone as known_backbone
 from clovecal.training.network.training import Resources, try_out
 
@@ -70,12 +72,12 @@ class WildsPlan:
     @property
     def disk_bytes(self) -> int:
         """Bytes that will be written, about, less what is there already."""
-        recipe = self.models[0].recipe
-        known = known_backbone(recipe.backbone)
-        weights = _BYTES * known.parameters
-        width = known.features + max(len(self.data.classes), 1)
-        untrained = sum(not self.folder(one).trained for one in self.models)
-        return untrained * weights + (untrained > 0) * _CHECKPOINT * weights + self._rows_to_keep * width * _BYTES
+        untrained = [_BYTES * _known(one).parameters for one in self.models if not self.folder(one).trained]
+        outputs = sum(
+            self._rows_to_keep(one) * (_known(one).features + max(len(self.data.classes), 1)) * _BYTES
+            for one in self.models
+        )
+        return sum(untrained) + _CHECKPOINT * max(untrained, default=0) + outputs
 
     @property
     def rows_to_train_on(self) -> int:
@@ -88,23 +90,23 @@ class WildsPlan:
         """Rows to predict: the validation split after each epoch, and every part at the end."""
         judged = len(epoch_rows(self.parts["fit"]))
         epochs = sum(one.recipe.epochs for one in self.models if not self.folder(one).trained)
-        return judged * epochs + self._rows_to_keep
+        return judged * epochs + sum(map(self._rows_to_keep, self.models))
 
-    @property
-    def _rows_to_keep(self) -> int:
-        """Rows whose logits and features are to be kept, and are not yet."""
-        return sum(len(self.parts[part]) for one in self.models for part in self.folder(one).missing_outputs)
+    def _rows_to_keep(self, model: Model) -> int:
+        """Return the rows whose logits and features of a network are to be kept, and are not yet."""
+        return sum(len(self.parts[part]) for part in self.folder(model).missing_outputs)
 
     def __str__(self) -> str:
         first, recipe = self.models[0], self.models[0].recipe
         objectives = ", ".join(dict.fromkeys(one.recipe.objective for one in self.models))
+        backbones = ", ".join(dict.fromkeys(one.recipe.backbone for one in self.models))
         trained = sum(self.folder(one).trained for one in self.models)
         counts = ", ".join(f"{split} {count:,}" for split, count in self.data.split_counts.items())
         lines = [
             f"{first.dataset} ({first.data}): {counts}",
             *map(self._fitted, dict.fromkeys(one.fit_on for one in self.configs)),
             f"they are judged on {len(self.parts['id']):,} rows of domains seen and {len(self.parts['ood']):,} others",
-            f"{len(self.models)} networks ({trained} trained already): {recipe.backbone}, {objectives}, "
+            f"{len(self.models)} networks ({trained} trained already): {backbones}, {objectives}, "
             f"{len({one.seed for one in self.models})} seeds, {recipe.epochs} epochs, batches of {recipe.batch_size}",
             f"training domains: {' × '.join(first.domains)}",
             f"{len(self.configs)} records: {', '.join(dict.fromkeys(one.column for one in self.configs))}",
@@ -119,7 +121,7 @@ class WildsPlan:
 
     def _hours(self) -> str:
         work = f"{self.rows_to_train_on:,} rows to train on and {self.rows_to_predict:,} to predict"
-        if known_backbone(self.models[0].recipe.backbone).is_stand_in:
+        if _known(self.models[0]).is_stand_in:
             return f"work: {work}; minutes, for a stand-in"
         dataset = self.models[0].dataset
         rates, own = RATES[dataset], SETTINGS[dataset].recipe.backbone
@@ -145,6 +147,7 @@ def prepare(
     splits: str = "paper",
     fit_on: Sequence[str] = (),
     columns: Sequence[str] = (),
+    architectures: bool = False,
     paper_penalty: float = PAPERS_PENALTY,
     resources: Resources | None = None,
 ) -> WildsPlan:
@@ -168,6 +171,8 @@ def prepare(
         Validation rows that columns are fitted on, as in `fits_of`; several: a table for each.
     columns
         Those of `COLUMNS` that are made; none given: all.
+    architectures
+        Train appendix B's networks for the data set, one after another, for a table of them.
     paper_penalty
         λ of the column "clove-paper".
     resources
@@ -178,17 +183,18 @@ def prepare(
     chosen = columns_of(dataset, columns)
     if not 0 <= paper_penalty < math.inf:
         raise InputError("paper_penalty", f"is {paper_penalty:g}", "pass a finite number of at least 0")
+    backbones = _backbones(dataset, backbone, architectures=architectures, resources=resources)
     models_like = partial(
         models_of,
         dataset,
         objectives=objectives,
         seeds=seeds,
-        backbone=backbone,
         batch_size=batch_size,
         epochs=epochs,
         miniature=miniature,
     )
-    _check_device(models_like("not read yet")[0].recipe.backbone, resources)
+    for one in backbones:
+        _check_device(models_like("not read yet", backbone=one)[0].recipe.backbone, resources)
     if root is None and miniature is None:
         raise InputError("root", "is missing", f"name the folder that holds {dataset}, or ask for a miniature")
     place_of_data = Path(root) if root is not None else output / "data"
@@ -201,7 +207,10 @@ def prepare(
         raise InputError(
             f"folder {str(found.folder)!r}", f"is not complete{more}: {found.problems[0].rstrip('.')}", "complete it"
         )
-    models = models_like(_release(found, splits))
+    release = _release(found, splits)
+    models = tuple(model for one in backbones for model in models_like(release, backbone=one))
+    if miniature is not None and architectures:  # which says nothing of them, but that they can be built and trained
+        models = tuple(map(_at_random, models))
     configs = tuple(
         Config(
             model=model,
@@ -224,6 +233,29 @@ def prepare(
             "choose another disk",
         )
     return plan
+
+
+def _backbones(
+    dataset: str, backbone: str | None, *, architectures: bool, resources: Resources
+) -> tuple[str | None, ...]:
+    """Return the networks to train, None being the data set's own."""
+    if not architectures:
+        return (backbone,)
+    if backbone is not None:
+        raise InputError("backbone", "is given beside architectures, which has its own", "leave one of them out")
+    if resources.weights is not None:
+        raise InputError("weights", "is one place for several networks", "put theirs into the caches, and leave it out")
+    return architectures_of(dataset)
+
+
+def _at_random(model: Model) -> Model:
+    if _known(model).weights != "optional":
+        return model
+    return replace(model, recipe=replace(model.recipe, pretrained=False))
+
+
+def _known(model: Model) -> Backbone:
+    return known_backbone(model.recipe.backbone)
 
 
 def _write(dataset: str, root: Path, miniature: Miniature) -> None:
@@ -255,9 +287,10 @@ def _check_folders(plan: WildsPlan) -> None:
     for folder in folders:
         folder.require_own(plan.data)
     unfinished = [folder for folder in folders if folder.missing_outputs]
-    if unfinished:
-        network = try_out(plan.models[0].recipe, plan.data, resources=plan.resources)
-        for folder in unfinished:
+    for backbone in dict.fromkeys(folder.model.recipe.backbone for folder in unfinished):
+        alike = [folder for folder in unfinished if folder.model.recipe.backbone == backbone]
+        network = try_out(alike[0].model.recipe, plan.data, resources=plan.resources)
+        for folder in alike:
             if folder.trained:
                 folder.check_weights(network)
 

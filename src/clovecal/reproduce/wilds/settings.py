@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from clovecal.datasets.wilds import NAMES, published
 from clovecal.errors import InputError
+from clovecal.training.network.backbones import BACKBONES
 from clovecal.training.network.backbones import backbone as known_backbone
 from clovecal.training.network.recipe import Recipe
 from clovecal.training.objectives import OBJECTIVES
@@ -111,6 +112,16 @@ SETTINGS: Mapping[str, DatasetDefaults] = MappingProxyType(
             penalties={"irm": 1.0, "coral": 10.0},
             objectives=_PAPERS_THREE,
         ),
+    }
+)
+
+
+# Appendix B, "robustness to model architecture choice"; the first is the table's own. It names no others for
+# Camelyon17, and does not say whether its large BERT was cased.
+ARCHITECTURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        dataset: tuple(name for name in BACKBONES if name.startswith(family))
+        for dataset, family in (("civilcomments", "bert-"), ("fmow", "densenet"), ("poverty", "resnet"))
     }
 )
 
@@ -252,6 +263,14 @@ def _with_objective(recipe: Recipe, name: str, setting: DatasetDefaults, anneal:
         penalty=setting.penalties.get(kind, OBJECTIVES[name].network_penalty),  # WILDS has no others
         anneal=anneal if OBJECTIVES[name].warm_up else 0,
     )
+
+
+def architectures_of(dataset: str) -> tuple[str, ...]:
+    """Return the networks that appendix B compares on a data set."""
+    if dataset not in ARCHITECTURES:
+        known = " or ".join(ARCHITECTURES)
+        raise InputError("architectures", f"is asked for, but appendix B names none for {dataset}", f"choose {known}")
+    return ARCHITECTURES[dataset]
 
 
 def columns_of(dataset: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
