@@ -43,7 +43,7 @@ PAPERS: Mapping[tuple[str, str], Mapping[str, tuple[float, float]]] = {
 PAPERS_ARCHITECTURES = {
     "civilcomments": "The paper: CLOvE is ahead of robust by 1.4 and of naive by 3.1 on average.",
     "fmow": "The paper: differences between the three networks were not statistically significant.",
-    "poverty": "The paper: ResNet-18 is ahead of ResNet-34 by .01 on average, robust always ahead of naive and original.",
+    "poverty": "The paper: ResNet-18 is .01 ahead of ResNet-34 on average, robust always ahead of naive and original.",
 }
 FITTED_ON = {
     "val": "columns fitted on the validation rows",
