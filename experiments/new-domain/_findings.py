@@ -29,6 +29,9 @@ ALLOWED = 0.001  # that auto may lose
 COMPARED = "auto, then Platt"
 CHOSEN_BY = (20, 50, 100)  # labels, over which the mean Brier score decides between bases
 ON_AUTO = "hierarchical on auto"
+UNLABELLED = ", unlabelled"  # after the name of what is told the new domain's mean score …
+BY_COMMAND = ", by the command"  # … as a file of the command calibrate uses it …
+GUARDED = ", guarded"  # … where known domains left out say that it helps
 TELLING = 1e-4  # in Brier score: a hundredth of what labels are worth
 
 
@@ -68,7 +71,7 @@ class Results:
 
 def hierarchical(results: Results) -> list[str]:
     """Return the hierarchical calibrators, each on its base."""
-    return [name for name in results.methods if name.startswith("hierarchical")]
+    return [name for name in results.methods if name.startswith("hierarchical") and UNLABELLED not in name]
 
 
 def chosen(results: Results) -> str:
@@ -145,6 +148,10 @@ def tables(records: list[Record]) -> str:
     if "repairs" in done:
         parts += [f"## Without labels of the new domain ({n} tables)", repairs_table(results)]
         parts += ["## Auto against the better of as is and naive", auto_table(results)]
+    if {"auto", "hierarchical", "unlabelled"} <= done:
+        told = [record for record in records if record["config"]["part"] == "unlabelled"]
+        parts += ["## The new domain's unlabelled scores", TOLD, unlabelled_table(results), NOT_USED, used_table(told)]
+        parts += [unlabelled_by_table(results)]
     if {"repairs", "labels", "auto", "hierarchical"} <= done:
         parts += ["## A few labels", levels_table(results), differences_table(results), AGAINST, against_table(results)]
         parts += [HIGHEST, highest_table(results)]
@@ -210,6 +217,70 @@ def losses_to_better(results: Results, method: str) -> dict[tuple[str, str], lis
         if one := [value for key, value in losses.items() if key[:2] == name]:
             found[name] = one
     return dict(sorted(found.items()))
+
+
+TOLD = (
+    "Each beside the same without the mean score of the rows that are judged; rules were chosen on the tables *chosen "
+    "on*. *Guarded* is what the package does."
+)
+
+
+def _told(results: Results) -> list[tuple[str, str]]:
+    """Return what is told the mean score, and what it is without."""
+    return [(name, name.split(UNLABELLED)[0]) for name in results.methods if UNLABELLED in name]
+
+
+def unlabelled_table(results: Results) -> str:
+    """Return what being told the new domain's mean score changes."""
+    head = ["Brier, minus the same without", "tables", "0 labels", "20 labels", "100 labels", "0 labels, log-loss"]
+    head += [f"above +{number(ALLOWED, 3)}", "wholly above, over domains", "largest"]
+    lines = []
+    for name, without in _told(results):
+        for what, tables in (("chosen on", CHOSEN_ON), ("reported on", REPORTED_ON)):
+            cells = [name, what]
+            for metric, m in (("brier", 0), ("brier", 20), ("brier", 100), ("log_loss", 0)):
+                found = minus(results.of(name, metric, m), results.of(without, metric, m))
+                cells.append(shown(over_tables(only(found, tables=tables))))
+            found = only(minus(results.of(name), results.of(without)), tables=tables)
+            losses = {one: over_domains(of) for one, of in _by_table_model(found).items()}
+            above = [" ".join(one) for one, (_, lower, _) in losses.items() if lower > ALLOWED]
+            worst = max(losses, key=lambda one: losses[one][0], default=None)
+            cells += [f"{sum(one[0] > ALLOWED for one in losses.values())} of {len(losses)}"]
+            cells += [f"{len(above)}{_listed(above)}"]
+            cells += ["–" if worst is None else f"{shown(losses[worst])}, {' '.join(worst)}"]
+            lines.append(cells)
+    return markdown(head, lines, text=(0, 1, 8))
+
+
+NOT_USED = "How much weight it had: the share of fits in which none, and the mean of the others."
+
+
+def used_table(records: Sequence[Record]) -> str:
+    """Return how often the mean score was not used."""
+    lines = []
+    for name in records[0]["weights"] if records else ():
+        weights = np.array([record["weights"][name] for record in records])
+        used = weights[weights > 0]
+        mean = number(float(used.mean()), 2) if len(used) else "–"
+        lines.append([name, str(len(weights)), number(float(np.mean(weights == 0)), 2), mean])
+    return markdown(["", "fits", "not used", "weight where used"], lines)
+
+
+def unlabelled_by_table(results: Results) -> str:
+    """Return the change in each table, with its standard error over domains."""
+    told = _told(results)
+    lines = []
+    for table in TABLES:
+        cells = [table]
+        for name, without in told:
+            of_domain: dict[str, list[float]] = defaultdict(list)
+            for key, value in only(minus(results.of(name), results.of(without)), tables=[table]).items():
+                of_domain[key[2]].append(value)
+            means = np.array([np.mean(one) for one in of_domain.values()])
+            error = f" ± {number(means.std(ddof=1) / np.sqrt(len(means)))}" if len(means) > 1 else ""
+            cells.append(f"{number(means.mean(), sign=True)}{error}" if len(means) else "–")
+        lines.append(cells)
+    return markdown(["Brier, minus the same without", *(name for name, _ in told)], lines)
 
 
 def _by_table_model(values: Values) -> dict[tuple[str, str], list[float]]:

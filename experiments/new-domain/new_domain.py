@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from clovecal import (
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 import _findings as findings
+from _findings import BY_COMMAND, GUARDED, UNLABELLED
 from _scenarios import CLIP, DRAWS, MODELS, TABLES, Known, Scenario, held_out_domains, known_domains, scenario
 from _venn_abers import venn_abers
 from shared import OwnStudy, seed_of
@@ -67,6 +68,7 @@ BASES: dict[str, Callable[[], Any]] = {
     "beta": Beta,
     "auto": AutoCalibrator,
 }
+BASES_OF_UNLABELLED = ("naive", "auto")
 BASES_OF_INTERVALS = ("none", "naive")
 MORE_CANDIDATES = "auto, hierarchical too"
 KNOWN = (2, 3, 5, 10)  # known domains that the intervals of the first draw are learned from, before all of them are
@@ -164,6 +166,35 @@ def hierarchical(config: Config) -> dict[str, Any]:
             np.asarray(fitted.adapt(s.new_scores[:m], s.new_y[:m]).predict(s.test_scores)) for m in s.labelled
         ]
     return _judged(s, found) | {"labelled": s.labelled}
+
+
+def unlabelled(config: Config) -> dict[str, Any]:
+    """Judge what is told the mean score of the rows it is judged on, guarded by known domains left out and not."""
+    s = _scenario(config)
+    auto = AutoCalibrator().fit(s.scores, s.y, domains=s.domains)
+    found = {f"auto{UNLABELLED}": [np.asarray(auto.predict(s.test_scores, use_unlabelled=True))]}
+    weights = {"auto": 0.0 if auto.unlabelled_ is None else float(auto.unlabelled_.weight)}
+    by_command = HierarchicalCalibrator(AutoCalibrator(), new_domain="base").fit(s.scores, s.y, domains=s.domains)
+    assert by_command.unlabelled_ is not None  # labels are 0 and 1
+    found[f"auto{UNLABELLED}{BY_COMMAND}"] = [np.asarray(by_command.predict(s.test_scores, use_unlabelled=True))]
+    weights[f"auto{BY_COMMAND}"] = by_command.unlabelled_.weight
+    coefficients = {}
+    for name in BASES_OF_UNLABELLED:
+        fitted = HierarchicalCalibrator(base=BASES[name]()).fit(s.scores, s.y, domains=s.domains)
+        worth = fitted.unlabelled_
+        assert worth is not None  # labels are 0 and 1
+        weights[name], coefficients[name] = worth.weight, _short(worth.coefficient)
+        for way, weight in (("", 0.0 if worth.line is None else 1.0), (GUARDED, worth.weight)):
+            fitted.unlabelled_ = replace(worth, weight=weight)
+            found[f"hierarchical on {name}{UNLABELLED}{way}"] = [
+                _predictions(fitted.adapt(s.new_scores[:m], s.new_y[:m], unlabelled=s.test_scores), s.test_scores)
+                for m in s.labelled
+            ]
+    return _judged(s, found) | {
+        "labelled": s.labelled,
+        "weights": {name: _short(weight) for name, weight in weights.items()},
+        "coefficients": coefficients,
+    }
 
 
 def platt_on_rows(x: Array, y: NDArray[np.int64]) -> Callable[[Array], Array]:
@@ -321,6 +352,7 @@ PARTS = {
     "labels": labels,
     "auto": auto,
     "hierarchical": hierarchical,
+    "unlabelled": unlabelled,
     "expected": expected,
     "known": known,
     "before": before,

@@ -414,7 +414,7 @@ def test_a_left_out_domain_is_in_nothing_that_is_fitted(
 
 def test_every_part_of_the_new_domain_is_judged_on_the_same_rows(new_domain: ModuleType, tmp_path: Path) -> None:
     outcomes = {}
-    for part in ("repairs", "labels", "auto", "hierarchical", "expected"):
+    for part in ("repairs", "labels", "auto", "hierarchical", "unlabelled", "expected"):
         config = new_domain.Config("union", "logistic", 0, "hospital 3", part)
         outcomes[part] = outcome_of(new_domain, config, tmp_path / part)
     assert len({json.dumps(one["rows"]) for part, one in outcomes.items() if part != "expected"}) == 1
@@ -429,6 +429,15 @@ def test_every_part_of_the_new_domain_is_judged_on_the_same_rows(new_domain: Mod
     average = HierarchicalCalibrator(None).fit(s.scores, s.y, domains=s.domains).predict(s.test_scores)
     assert scores["hierarchical on none"]["brier"][0] == pytest.approx(np.mean((average - s.test_y) ** 2), abs=1e-6)
     assert {len(scores[name]["brier"]) for name in ("auto, then Platt", "Platt on the rows")} == {3}
+    # what is told the mean score of the rows to judge, with the weight that known domains give it and whatever it is
+    told = HierarchicalCalibrator(NaiveIsotonic()).fit(s.scores, s.y, domains=s.domains)
+    assert outcomes["unlabelled"]["weights"]["naive"] == pytest.approx(told.unlabelled_.weight, abs=1e-5)
+    for name, weight in (("unlabelled, guarded", told.unlabelled_.weight), ("unlabelled", 1.0)):
+        told.unlabelled_ = replace(told.unlabelled_, weight=weight)
+        by_mean = told.predict(s.test_scores, use_unlabelled=True)
+        found = scores[f"hierarchical on naive, {name}"]["brier"]
+        assert found[0] == pytest.approx(np.mean((by_mean - s.test_y) ** 2), abs=1e-6)
+        assert len(found) == 3
     expected = outcomes["expected"]["intervals"]["none"]
     assert list(expected) == ["2", "3", "all"]
     assert [row["m"] for row in expected["all"]] == [0, 20, 50]
@@ -437,6 +446,14 @@ def test_every_part_of_the_new_domain_is_judged_on_the_same_rows(new_domain: Mod
     assert 0 <= lower < upper <= 1
     found = records.read(tmp_path / "repairs" / "results.jsonl") + records.read(tmp_path / "auto" / "results.jsonl")
     assert "| auto |" in new_domain.STUDY.tables(found)
+    found += [*records.read(tmp_path / "hierarchical" / "results.jsonl")]
+    shown = new_domain.STUDY.tables(found + records.read(tmp_path / "unlabelled" / "results.jsonl"))
+    assert "## The new domain's unlabelled scores" in shown
+    assert shown.count("| hierarchical on naive, unlabelled, guarded |") >= 2
+    # the default base is not chosen among those that are told more than others
+    assert "hierarchical on naive, unlabelled" not in sys.modules["_findings"].hierarchical(
+        sys.modules["_findings"].Results(found)
+    )
 
 
 def test_known_domains_are_split_into_rows_to_fit_and_to_judge(new_domain: ModuleType, tmp_path: Path) -> None:

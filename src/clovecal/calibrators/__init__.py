@@ -23,6 +23,7 @@ from clovecal.calibrators._registry import (
 )
 from clovecal.calibrators._robust import Certificate, RobustIsotonic, regret_candidates, risk_candidate
 from clovecal.calibrators._temperature import Temperature
+from clovecal.calibrators._unlabelled import MeanScoreEffect, MeanScoreLine
 
 __all__ = [
     "CALIBRATORS",
@@ -37,6 +38,8 @@ __all__ = [
     "Expectation",
     "Expected",
     "HierarchicalCalibrator",
+    "MeanScoreEffect",
+    "MeanScoreLine",
     "MonotoneCalibrator",
     "MonotoneSteps",
     "NaiveIsotonic",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import metadata_routing
 
-from clovecal._checks import FloatArray, check_choice, check_count
+from clovecal._checks import FloatArray, check_choice, check_count, check_scores
 from clovecal.calibrators import stored
 from clovecal.calibrators._base import Calibrator, ScoredRows
 from clovecal.calibrators._identity import Identity
@@ -23,11 +24,16 @@ from clovecal.calibrators._registry import CALIBRATORS
 from clovecal.calibrators.held_out import leave_domains_out, squared_errors
 from clovecal.domains import Name
 from clovecal.errors import InputError
+from clovecal.text import short_number
+
+if TYPE_CHECKING:
+    from clovecal.calibrators._hierarchical import HierarchicalCalibrator
 
 CHOICES = ("average", "mean", "worst")
 # The identity's vote before anything is known, where each kind of repair has 1, which has to show that it helps.
 # docs/decisions/0015 has what other votes and other rules do on real tables and to perfect models.
 IDENTITY_VOTE = 2.5
+UNLABELLED = "hierarchical, unlabelled"
 _NO_DIFFERENCE = 1e-6  # of the lowest loss: what solvers leave open tells nothing apart
 
 
@@ -84,6 +90,10 @@ class AutoCalibrator(Calibrator):
     members_
         The candidates that have a weight, fitted on all rows: pairs of weight and calibrator.
 
+    unlabelled_
+        Of labels 0 and 1: the `Candidate` that is told the mean of a new domain's scores, with its share in the vote
+        with all others, for ``predict(scores, use_unlabelled=True)``. None where the known domains tell nothing of it.
+
     Notes
     -----
     With few domains the held-out scores cannot tell the candidates apart, and the one that looks best is a noisy
@@ -94,6 +104,10 @@ class AutoCalibrator(Calibrator):
     than at their own mean. Ways of one kind (the two of "naive") share one vote; the identity has 2.5, so that a model
     which is right already is hardly moved. It takes part when the scores can be probabilities (or the targets are real
     numbers).
+
+    ``predict(scores, use_unlabelled=True)`` takes the scores for all there are of one new domain, and mixes in what a
+    `HierarchicalCalibrator` on `NaiveIsotonic` says when it is told their mean. It was judged on known domains left out
+    like the others, and has one vote. `fit` learns this for labels 0 and 1, which takes a quarter more time.
 
     Robust calibration is no candidate of its own accord: it lost on most real tables. ``docs/decisions/0015`` has the
     figures.
@@ -112,6 +126,9 @@ class AutoCalibrator(Calibrator):
     table_: tuple[Candidate, ...]
     best_: str
     members_: tuple[tuple[float, Calibrator], ...]
+    unlabelled_: Candidate | None = None
+    _by_mean: HierarchicalCalibrator | None = None
+    __metadata_request__predict: ClassVar = {"use_unlabelled": metadata_routing.UNUSED}
 
     def __init__(
         self,
@@ -156,7 +173,7 @@ class AutoCalibrator(Calibrator):
             raise InputError("candidates", "has none that is for such scores", "name others, or pass None")
         held_out = leave_domains_out(rows, candidates, squared_errors, max_folds=self.max_folds)
         losses = np.array([list(held_out[name].values()) for name in candidates])
-        weights = _weights(losses, self.choose, votes)
+        weights = weights_of_losses(losses, self.choose, votes)
         self.table_ = tuple(
             Candidate(
                 name=name,
@@ -174,6 +191,76 @@ class AutoCalibrator(Calibrator):
             for weight, candidate in zip(weights, candidates.values(), strict=True)
             if weight > 0
         )
+
+        self.unlabelled_ = self._by_mean = None
+
+    def _fit_and_remember(
+        self, rows: ScoredRows, *, columns: Sequence[str] | None = None, label: str | None = None
+    ) -> Self:
+        super()._fit_and_remember(rows, columns=columns, label=label)
+        if rows.task == "binary":
+            self._learn_of_unlabelled(rows)
+        return self
+
+    def _learn_of_unlabelled(self, rows: ScoredRows) -> None:
+        """Fit the candidate that is told a new domain's mean score, and let it take part in the vote."""
+        from clovecal.calibrators._hierarchical import HierarchicalCalibrator  # which may stand on this one
+
+        naive = NaiveIsotonic(interpolation=self.interpolation)
+        self._by_mean = HierarchicalCalibrator(naive, max_folds=self.max_folds).fit_rows(rows)
+        effect = self._by_mean.unlabelled_
+        if effect is None or effect.line is None:
+            return
+        by_domain = [*(one.by_domain for one in self.table_), effect.using]
+        losses = np.array([list(one.values()) for one in by_domain])
+        weight = weights_of_losses(losses, self.choose, np.append(self._candidates(rows)[1], 1.0))[-1]
+        self.unlabelled_ = Candidate(
+            name=UNLABELLED,
+            mean=float(losses[-1].mean()),
+            worst=float(losses[-1].max()),
+            by_domain=effect.using,
+            weight=float(weight),
+        )
+
+    def predict(self, scores: Any, *, use_unlabelled: bool = False) -> FloatArray:
+        """Return calibrated values: (n,) for one column of scores, (n, C) for several.
+
+        Parameters
+        ----------
+        scores
+            (n,) or (n, C) scores of the same scale as in the fit.
+        use_unlabelled
+            Whether the scores are all there is of one new domain, so that their mean tells of it (labels 0 and 1 only).
+            A row's value then depends on the other rows. ``unlabelled_`` has what that was worth in known domains.
+        """
+        values = super().predict(scores)
+        if not use_unlabelled:
+            return values
+        if self._by_mean is None:
+            raise InputError(
+                "use_unlabelled",
+                "needs labels 0 and 1, and what fit learns of known domains, which this calibrator does not have",
+                "leave it out, or fit it again",
+            )
+        if self.unlabelled_ is None or self.unlabelled_.weight == 0:
+            return values
+        weight = self.unlabelled_.weight
+        return np.asarray((1 - weight) * values + weight * self._by_mean._by_mean_score(check_scores(scores)))
+
+    def worth_of_unlabelled(self) -> str | None:
+        """Return a sentence on whether unlabelled scores of a new domain are used, and why; None: nobody has looked."""
+        if self._by_mean is None or self._by_mean.unlabelled_ is None:
+            return None
+        one = self.unlabelled_
+        if one is None:
+            return str(self._by_mean.unlabelled_)
+        best = min(other.mean for other in self.table_)
+        found = (
+            f"on {len(one.by_domain)} known domains left out in turn the candidate that uses a domain's mean score has "
+            f"a mean Brier score of {short_number(one.mean)}, the best other one {short_number(best)}"
+        )
+        used = f"have a weight of {one.weight:.2f}" if one.weight else "are not used"
+        return f"A new domain's unlabelled scores {used}: {found}."
 
     def _candidates(self, rows: ScoredRows) -> tuple[dict[str, Calibrator], FloatArray]:
         """Return unfitted candidates, and the weight of each if nothing told them apart."""
@@ -199,8 +286,13 @@ class AutoCalibrator(Calibrator):
 
     def state(self) -> dict[str, Any]:
         """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
+        of_unlabelled = None
+        if self._by_mean is not None:
+            candidate = None if self.unlabelled_ is None else stored.written(self.unlabelled_)
+            of_unlabelled = {"candidate": candidate, "member": fitted_state(self._by_mean)}
         return {
             **super().state(),
+            "unlabelled": of_unlabelled,
             "best": self.best_,
             "table": [stored.written(one) for one in self.table_],
             "members": [{"weight": weight, **fitted_state(member)} for weight, member in self.members_],
@@ -225,7 +317,24 @@ class AutoCalibrator(Calibrator):
             raise InputError("the weights of its members", "are not shares that sum to 1", stored.REMEDY)
         if any(member.n_features_in_ != restored.n_features_in_ for member in members):
             raise InputError("its members", "are not of as many columns of scores as it is", stored.REMEDY)
+        if state.get("unlabelled") is not None:  # not in files of earlier versions
+            restored._read_unlabelled(state["unlabelled"])
         return restored
+
+    def _read_unlabelled(self, content: Any) -> None:
+        from clovecal.calibrators._hierarchical import HierarchicalCalibrator
+
+        if not isinstance(content, Mapping):
+            raise InputError("its 'unlabelled'", "is not a candidate and a calibrator", stored.REMEDY)
+        member, candidate = read_fitted(content, "member"), content.get("candidate")
+        if not isinstance(member, HierarchicalCalibrator) or member.unlabelled_ is None:
+            raise InputError("its 'unlabelled'", "is of a calibrator that knows nothing of a mean score", stored.REMEDY)
+        if self.n_features_in_ > 1:
+            raise InputError("its 'unlabelled'", f"is of {self.n_features_in_} columns of scores", stored.REMEDY)
+        self._by_mean = member
+        self.unlabelled_ = None if candidate is None else stored.record(Candidate, candidate)
+        if self.unlabelled_ is not None and (member.unlabelled_.line is None or not 0 <= self.unlabelled_.weight <= 1):
+            raise InputError("its 'unlabelled'", "has no share between 0 and 1, or nothing to go by", stored.REMEDY)
 
     def _onnx(self, graph: OnnxGraph, scores: str) -> str:
         total = None
@@ -249,8 +358,8 @@ def platt_candidates(auto: AutoCalibrator) -> dict[str, Calibrator]:  # noqa: AR
     return {"platt": Platt(), "platt, domains equal": Platt(balance="domains")}
 
 
-def _weights(losses: FloatArray, choose: str, votes: FloatArray) -> FloatArray:
-    """Return each candidate's share."""
+def weights_of_losses(losses: FloatArray, choose: str, votes: FloatArray) -> FloatArray:
+    """Return each candidate's share, by its losses (candidates × domains), as `AutoCalibrator` says."""
     score = losses.max(axis=1) if choose == "worst" else losses.mean(axis=1)
     best = int(np.argmin(score))
     if choose != "average":

@@ -9,18 +9,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.utils import metadata_routing
 
-from clovecal._checks import FloatArray, check_choice, check_count, check_scores
+from clovecal._checks import FloatArray, IntArray, check_choice, check_count, check_scores
 from clovecal.calibrators import stored
 from clovecal.calibrators._adapted import AdaptedCalibrator
 from clovecal.calibrators._auto import AutoCalibrator
 from clovecal.calibrators._base import Calibrator, ScoredRows
+from clovecal.calibrators._expected import ClassExpectation, Expectation, RegressionExpectation
 from clovecal.calibrators._isotonic import NaiveIsotonic
-from clovecal.calibrators._log_odds import moments
+from clovecal.calibrators._log_odds import LogOdds, moments
 from clovecal.calibrators._logits import CLIP, are_probabilities, logits
 from clovecal.calibrators._mixed import LogisticSums, MixedFit
 from clovecal.calibrators._mixtures import NormalMixture, array, require_covariances
 from clovecal.calibrators._onnx import OnnxGraph
+from clovecal.calibrators._unlabelled import MeanScoreEffect, mean_score_effect
 from clovecal.calibrators._varying import KINDS, VaryingByDomain
 from clovecal.calibrators.held_out import leave_domains_out
 from clovecal.domains import Domains, Name
@@ -73,6 +76,9 @@ class HierarchicalCalibrator(VaryingByDomain):
         What is believed of a new domain's numbers.
     negative_slope_
         The probability that a new domain's slope is negative.
+    unlabelled_
+        What a new domain's unlabelled scores are worth, a `MeanScoreEffect`, which printed says it in a sentence; None
+        for several classes and regressions, and of a file that was saved before there was one.
 
     Notes
     -----
@@ -88,6 +94,11 @@ class HierarchicalCalibrator(VaryingByDomain):
     The intercepts of several classes have one variance, and none has a covariance with the slope: no class is singled
     out. Averages over domains are sums over 1,024 fixed nodes, wrong by about .001 and by at most .006 where that was
     tried. A file of a calibrator adapted with several classes has x of each labelled row, without its label.
+
+    Where labels are 0 and 1, the mean of x over a new domain's unlabelled rows may tell of its intercept, if it did so
+    for each known domain left out in turn. It is used when it is asked for: ``predict(scores, use_unlabelled=True)``,
+    ``expect`` likewise, ``adapt(unlabelled=scores)``. An ONNX graph is of ``predict(scores)``; that of
+    ``adapt(unlabelled=scores)`` has the mean in it.
 
     A regression's file has six sums of them. Its fit is by EM with no approximation but a quadrature over σ_d.
 
@@ -121,9 +132,11 @@ class HierarchicalCalibrator(VaryingByDomain):
     mean_: FloatArray
     covariance_: FloatArray
     effect_covariances_: FloatArray
+    unlabelled_: MeanScoreEffect | None
     _names: tuple[Name, ...]
     _effects: FloatArray
     domains_needed: ClassVar[int] = 1
+    __metadata_request__predict: ClassVar = {"use_unlabelled": metadata_routing.UNUSED}
 
     def __init__(
         self, base: Calibrator | str | None = "auto", *, new_domain: str = "average", max_folds: int = 5
@@ -170,6 +183,21 @@ class HierarchicalCalibrator(VaryingByDomain):
         self.mean_, self.covariance_ = between.mean, between.covariance
         self.prior_ = self.kind_.prior(between)
         self._names, self._effects, self.effect_covariances_ = rows.domains.names, own.effects, own.effect_covariances
+        overlapping = alone is labelled and self.base_ is not None
+        self.unlabelled_ = self._worth_of_unlabelled(alone, between, overlapping=overlapping)
+
+    def _worth_of_unlabelled(self, rows: Any, fit: MixedFit, *, overlapping: bool) -> MeanScoreEffect | None:
+        """Return what the mean of a new domain's scores tells, beside what is predicted without it."""
+        if not isinstance(self.kind_, LogOdds):
+            return None
+        if overlapping:
+            return MeanScoreEffect.unknown()
+        plain = None
+        if self.new_domain == "base":
+            if not self.kind_.probabilities:
+                return None
+            plain = self.kind_.values(rows.x)
+        return mean_score_effect(rows, fit, self._names, plain=plain)
 
     def _unfitted_base(self, n_domains: int) -> Calibrator | None:
         if not isinstance(self.base, str):
@@ -218,7 +246,7 @@ class HierarchicalCalibrator(VaryingByDomain):
         """What is believed of a new domain's numbers: ``prior_``."""
         return self.prior_
 
-    def predict(self, scores: Any, *, domains: Any = None) -> FloatArray:
+    def predict(self, scores: Any, *, domains: Any = None, use_unlabelled: bool = False) -> FloatArray:
         """Return calibrated probabilities, in a new domain or in known ones.
 
         Parameters
@@ -230,26 +258,122 @@ class HierarchicalCalibrator(VaryingByDomain):
             own map; a row in a domain that the fit has not seen, or in none, is of a new one, and has what it would
             have without ``domains``; a row in several known domains has the mean of their maps. ``effects_`` lists the
             known ones.
+        use_unlabelled
+            Whether the scores passed are all there is of a new domain, so that their mean tells of it (labels 0 and 1
+            only). A row's value then depends on the other rows. With ``domains`` each new name is a domain of its own,
+            and so are all rows without one together. ``unlabelled_`` says what it is worth; where that is nothing, the
+            values are those without it.
         """
         values = super().predict(scores)
-        if domains is None:
+        effect = self._effect_of_mean("use_unlabelled") if use_unlabelled else None
+        if domains is None and effect is None:
             return values
         columns = check_scores(scores)
+        x = self._x(columns)
+        if domains is None:
+            return values if effect is None else self._with_mean_score(effect, values, x)
         members = Domains.of(domains, len(columns))
+        if effect is not None:
+            values = self._in_new_domains(effect, values, x, members)
         number_of = {name: number for number, name in enumerate(self._names)}
         known = np.array([number_of.get(name, -1) for name in members.names], dtype=np.intp)[members.codes]
         pairs = np.flatnonzero(known >= 0)
         if not len(pairs):
             return values
         rows = pairs if members.rows is None else members.rows[pairs]
-        x = self._x(columns)[rows]
-        own = self.kind_.averages(self._effects, self.effect_covariances_, known[pairs], x)
-        count = np.bincount(rows, minlength=len(values)).astype(np.float64)
-        total = np.zeros(values.shape)
-        np.add.at(total, rows, own)
-        if values.ndim > 1:
-            count = count[:, None]
-        return np.asarray(np.where(count > 0, total / np.maximum(count, 1), values))
+        own = self.kind_.averages(self._effects, self.effect_covariances_, known[pairs], x[rows])
+        return _means(rows, own, values)
+
+    def worth_of_unlabelled(self) -> str | None:
+        """Return a sentence on whether unlabelled scores of a new domain are used, and why; None: nobody has looked."""
+        return None if self.unlabelled_ is None else str(self.unlabelled_)
+
+    def _by_mean_score(self, columns: FloatArray) -> FloatArray:
+        """Return predictions for all rows of one new domain by the mean of their scores, whatever that is worth.
+
+        Parameters
+        ----------
+        columns
+            (n, 1) checked scores.
+        """
+        x = self._x(columns)
+        return self.kind_.average(self._effect_of_mean("scores").belief(x), x)
+
+    def _effect_of_mean(self, argument: str) -> MeanScoreEffect:
+        """Return what the mean score is worth, or say that it is not known."""
+        if self.kind_.task != "binary":
+            raise InputError(argument, f"is for labels 0 and 1, and the fit was {self.kind_.task}", "leave it out")
+        if self.unlabelled_ is None:
+            raise InputError(
+                argument, "needs what known domains tell of it, which this calibrator does not have", "fit it again"
+            )
+        return self.unlabelled_
+
+    def _with_mean_score(
+        self, effect: MeanScoreEffect, values: FloatArray, x: FloatArray, weight: FloatArray | None = None
+    ) -> FloatArray:
+        """Return predictions for all rows of a new domain, of which ``values`` are those that use no mean."""
+        if effect.weight == 0:
+            return values
+        average = self.kind_.average(effect.belief(x, weight), x)
+        return np.asarray((1 - effect.weight) * values + effect.weight * average)
+
+    def _in_new_domains(
+        self, effect: MeanScoreEffect, values: FloatArray, x: FloatArray, members: Domains
+    ) -> FloatArray:
+        """Return predictions for rows of several new domains, each by its own mean; rows in none are of one."""
+        inside, rows = np.zeros(len(x), dtype=bool), [np.empty(0, dtype=np.intp)]
+        found = [np.empty(0)]
+        for name, of in members.split():
+            inside[of] = True
+            if name not in self._names:
+                rows.append(of)
+                found.append(self._with_mean_score(effect, values[of], x[of]))
+        outside = np.flatnonzero(~inside)
+        if len(outside):
+            rows.append(outside)
+            found.append(self._with_mean_score(effect, values[outside], x[outside]))
+        return _means(np.concatenate(rows), np.concatenate(found), values)
+
+    def expect(
+        self,
+        scores: Any,
+        *,
+        of: str = "calibrated",
+        ci: float = 0.9,
+        rows: int | None = None,
+        sample_weight: Any = None,
+        rng: np.random.Generator | int | None = 0,
+        use_unlabelled: bool = False,
+    ) -> Expectation | ClassExpectation | RegressionExpectation:
+        """Return what to expect in a new domain: its rate of events, calibration error, Brier score and log-loss.
+
+        Parameters
+        ----------
+        scores, of, ci, rows, sample_weight, rng
+            As of an `AdaptedCalibrator`.
+        use_unlabelled
+            Whether the scores passed are all there is of the new domain, so that their mean tells of it, as in
+            `predict`.
+
+        See Also
+        --------
+        AdaptedCalibrator.expect : the same after some labels, and what the parameters mean.
+        """
+        return self._expect(
+            scores,
+            of=of,
+            ci=ci,
+            rows=rows,
+            sample_weight=sample_weight,
+            rng=rng,
+            believed=self._given_unlabelled if use_unlabelled else None,
+        )
+
+    def _given_unlabelled(self, columns: FloatArray, weight: FloatArray | None) -> tuple[NormalMixture, FloatArray]:
+        """Return what is believed of a new domain with these scores, and its predictions."""
+        effect, x = self._effect_of_mean("use_unlabelled"), self._x(columns)
+        return effect.mixed(self.prior_, x, weight), self._with_mean_score(effect, self.calibrate(columns), x, weight)
 
     def _map(self, columns: FloatArray) -> FloatArray:
         if self.new_domain == "average":
@@ -261,7 +385,9 @@ class HierarchicalCalibrator(VaryingByDomain):
             return super()._onnx(graph, scores)
         return scores if self.base_ is None else self.base_._onnx(graph, scores)
 
-    def adapt(self, scores: Any = (), y: Any = (), *, sample_weight: Any = None) -> AdaptedCalibrator:
+    def adapt(
+        self, scores: Any = (), y: Any = (), *, sample_weight: Any = None, unlabelled: Any = None
+    ) -> AdaptedCalibrator:
         """Return the calibrator of a new domain after some of its labelled rows.
 
         Parameters
@@ -270,13 +396,21 @@ class HierarchicalCalibrator(VaryingByDomain):
             The rows: any number of them, none included.
         sample_weight
             Their frequencies.
+        unlabelled
+            Scores of the new domain, with labels or without: all that there are, since what counts is their mean.
+            None: nothing is made of it. Labels 0 and 1 only.
 
         Returns
         -------
         AdaptedCalibrator
             It needs nothing of the rows of other domains, and can be adapted again when more labels come.
         """
-        return AdaptedCalibrator._of(self).adapt(scores, y, sample_weight=sample_weight)
+        made = AdaptedCalibrator._of(self)
+        if unlabelled is not None:
+            effect = self._effect_of_mean("unlabelled")
+            columns, _, _ = self._checked(unlabelled, None, None)
+            made.prior_ = made.posterior_ = effect.mixed(self.prior_, self._x(columns))
+        return made.adapt(scores, y, sample_weight=sample_weight)
 
     def state(self) -> dict[str, Any]:
         """Return all that makes the fitted calibrator, as values that JSON has: what `save` stores."""
@@ -288,6 +422,7 @@ class HierarchicalCalibrator(VaryingByDomain):
             "covariance": self.covariance_.tolist(),
             "domains": stored.pairs(dict(zip(self._names, self._effects.tolist(), strict=True))),
             "effect_covariances": self.effect_covariances_.tolist(),
+            "unlabelled": None if self.unlabelled_ is None else self.unlabelled_.state(),
         }
 
     @classmethod
@@ -307,6 +442,10 @@ class HierarchicalCalibrator(VaryingByDomain):
         require_covariances(restored.effect_covariances_, "effect_covariances")
         require_covariances(restored.covariance_, "covariance")
         restored._names, restored._effects = tuple(effects), np.array(list(effects.values()))
+        worth = state.get("unlabelled")  # not in files of earlier versions
+        restored.unlabelled_ = None if worth is None else MeanScoreEffect.from_state(worth, q)
+        if worth is not None and restored.kind_.task != "binary":
+            raise InputError("its 'unlabelled'", f"is of {restored.kind_.task} outcomes", stored.REMEDY)
         return restored
 
 
@@ -319,6 +458,16 @@ def _near(rows: ScoredRows) -> MixedFit | None:
     names, fit = rows.starts[HierarchicalCalibrator]
     known = dict(zip(names, fit.effects, strict=True))
     return replace(fit, effects=np.array([known.get(name, fit.mean) for name in rows.domains.names]))
+
+
+def _means(rows: IntArray, found: FloatArray, otherwise: FloatArray) -> FloatArray:
+    """Return the mean of what was found for each row, and something else where that is nothing."""
+    count = np.bincount(rows, minlength=len(otherwise)).astype(np.float64)
+    total = np.zeros(otherwise.shape)
+    np.add.at(total, rows, found)
+    if otherwise.ndim > 1:
+        count = count[:, None]
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), otherwise))
 
 
 def _summed(rows: ScoredRows) -> ScoredRows:

@@ -69,6 +69,11 @@ class LogOdds(Kind[LogisticSums]):
             values = logits(np.clip(values, self.least, 1 - self.least), probabilities=True)
         return np.asarray((values - self.centre) / self.scale)
 
+    def values(self, x: FloatArray) -> FloatArray:
+        """Return the base's values at some x, kept away from 0 and 1."""
+        log_odds = self.centre + self.scale * x
+        return np.asarray(expit(log_odds)) if self.probabilities else log_odds
+
     def add_x(self, graph: OnnxGraph, values: str) -> str:
         """Add the nodes of `x`, and return the name of the result."""
         if self.probabilities:

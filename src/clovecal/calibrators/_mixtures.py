@@ -282,7 +282,7 @@ def mean_sigmoid(mixture: NormalMixture, x: FloatArray) -> FloatArray:
         part = x[first : first + _AT_ONCE, None]
         mean = mixture.means[:, 0] + part * mixture.means[:, 1]
         variance = c[:, 0, 0] + part * (2 * c[:, 0, 1] + part * c[:, 1, 1])
-        found[first : first + _AT_ONCE] = (_mean_over_normal(mean, variance) * mixture.weights).sum(axis=1)
+        found[first : first + _AT_ONCE] = (mean_over_normal(mean, variance) * mixture.weights).sum(axis=1)
     return np.clip(found, 0.0, 1.0)
 
 
@@ -300,12 +300,12 @@ def means_of_sigmoids(means: FloatArray, covariances: FloatArray, x: FloatArray)
     """
     c = covariances
     mean = means[:, 0] + x * means[:, 1]
-    return np.clip(_mean_over_normal(mean, c[:, 0, 0] + x * (2 * c[:, 0, 1] + x * c[:, 1, 1])), 0.0, 1.0)
+    return np.clip(mean_over_normal(mean, c[:, 0, 0] + x * (2 * c[:, 0, 1] + x * c[:, 1, 1])), 0.0, 1.0)
 
 
-def _mean_over_normal(mean: FloatArray, variance: FloatArray) -> FloatArray:
+def mean_over_normal(mean: FloatArray, variance: FloatArray) -> FloatArray:
     """Return the mean of the sigmoid of a normal variable."""
-    total = np.zeros(mean.shape)
+    total = np.zeros(np.broadcast_shapes(mean.shape, variance.shape))
     for steepness, share in zip(_STEEPNESS, _SHARES, strict=True):
         total += share * ndtr(steepness * mean / np.sqrt(1 + steepness**2 * np.maximum(variance, 0.0)))
     return total

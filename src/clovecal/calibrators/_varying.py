@@ -5,7 +5,7 @@ What varies is said by a `Kind` for each kind of outcome: `LogOdds`, `ClassLogOd
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -113,16 +113,31 @@ class VaryingByDomain(Calibrator):
         Nor is what a base has wrong itself, which with a few rows makes intervals of the scores' own calibration error
         and losses too narrow; without a base they are as wide as they say.
         """
+        return self._expect(scores, of=of, ci=ci, rows=rows, sample_weight=sample_weight, rng=rng)
+
+    def _expect(
+        self,
+        scores: Any,
+        *,
+        of: str,
+        ci: float,
+        rows: int | None,
+        sample_weight: Any,
+        rng: np.random.Generator | int | None,
+        believed: Callable[[FloatArray, FloatArray | None], tuple[NormalMixture, FloatArray]] | None = None,
+    ) -> Expectation | ClassExpectation | RegressionExpectation:
+        """Return what to expect; ``believed`` makes belief and predictions of checked scores and their weights."""
         columns, _, weight = self._checked(scores, None, sample_weight)
         check_choice(of, "of", PREDICTIONS)
         ci = check_fraction(ci, "ci")
         if rows is not None:
             rows = check_count(rows, "rows")
-        p = self.calibrate(columns) if of == "calibrated" else self._values(columns, as_they_are=of == "scores")
+        belief, calibrated = (self.belief_, self.calibrate(columns)) if believed is None else believed(columns, weight)
+        p = calibrated if of == "calibrated" else self._values(columns, as_they_are=of == "scores")
         if self.kind_.doubt_of_predictions(p):
             raise InputError("of", f"is {of!r}, and the scores are not probabilities", "choose 'calibrated'")
         question = Question(weight=weight, ci=ci, rows=rows, of=of, rng=check_rng(rng))
-        return self.kind_.expect(self.belief_, self._x(columns), p, question)
+        return self.kind_.expect(belief, self._x(columns), p, question)
 
     def draw_domain(self, scores: Any, *, rng: np.random.Generator | int | None = None) -> FloatArray:
         """Draw labels (or outcomes) of rows with these scores, in a domain that is drawn from what is believed of it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +16,7 @@ from clovecal.errors import InputError
 from clovecal.files import check_writable
 from clovecal.progress import SILENT, Progress
 from clovecal.scores import FittedOn, ScoreRangeWarning, SeenScores
-from clovecal.tables.columns import NUMBER, is_text_type, numbers_in_text, numbers_of
+from clovecal.tables.columns import NUMBER, is_text_type, names_of, numbers_in_text, numbers_of
 from clovecal.tables.formats import TableFile, data_row_error
 from clovecal.tables.roles import find_roles
 from clovecal.tables.writing import output_format, table_writer
@@ -47,6 +48,8 @@ def apply_to_file(
     *,
     scores: tuple[str, ...] = (),
     column: str = "calibrated",
+    use_unlabelled: bool = False,
+    domain: str | None = None,
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> int:
@@ -66,6 +69,12 @@ def apply_to_file(
         Columns of scores; when empty, those that the calibrator was fitted on, or a guess where it does not know.
     column
         Name of the new column; with several classes it is followed by _0, _1, ….
+    use_unlabelled
+        Whether ``predict`` is told that the scores passed are all there is of a new domain, ``use_unlabelled=True``:
+        the whole table's, or those of each domain in it. The table is then read twice, and its scores are held in
+        memory.
+    domain
+        Column of names of such domains; None: the table is one.
     overwrite
         Whether an existing output may be replaced.
     progress
@@ -102,6 +111,10 @@ def apply_to_file(
     decimal = table.decimal(names)
     as_text = table.columns if table.format in _TEXT else ()
     types = _types_without_loss(table, names, decimal) if table.format in _TEXT and format not in _TEXT else {}
+    if use_unlabelled:
+        calibrator = _InOrder(_of_all_rows(calibrator, table, names, domain, decimal))
+    elif domain is not None:
+        raise InputError("domain", f"is {domain!r}", "it is for use_unlabelled alone")
     rows, seen = 0, None
     done = progress.task(f"Calibrating {table.name}")
     with table_writer(path, overwrite=overwrite) as write:
@@ -125,6 +138,53 @@ def apply_to_file(
     if far is not None:
         warnings.warn(far, ScoreRangeWarning, stacklevel=2)
     return rows
+
+
+class _InOrder:
+    """Predictions that are known already, given batch by batch in the order of the rows."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self._values = values
+        self._given = 0
+
+    def predict(self, scores: Any) -> FloatArray:
+        """Return those of the next rows, as many as there are scores."""
+        first, self._given = self._given, self._given + len(scores)
+        return self._values[first : self._given]
+
+
+def _of_all_rows(
+    calibrator: Predictor, table: TableFile, names: tuple[str, ...], domain: str | None, decimal: str
+) -> FloatArray:
+    """Return predictions that depend on all rows of a domain."""
+    if "use_unlabelled" not in signature(calibrator.predict).parameters:
+        raise InputError(
+            "use_unlabelled", "is asked for, and the calibrator makes nothing of unlabelled scores", "leave it out"
+        )
+    columns = names if domain is None else (*names, domain)
+    if domain is not None and domain not in table.columns:
+        raise InputError("domain", f"is {domain!r}, which {table.name!r} does not have", "name one of its columns")
+    number_of: dict[Any, int] = {}
+    scores, codes, rows = [], [], 0
+    for batch in table.batches(columns, as_text=columns if table.format in _TEXT else (), decimal=decimal):
+        if batch.num_rows == 0:
+            continue
+        scores.append(_scores(batch, names, rows, decimal))
+        if domain is not None:
+            found, place = names_of(batch.column(domain), domain, rows)
+            codes.append(np.array([number_of.setdefault(name, len(number_of)) for name in found])[place])
+        rows += batch.num_rows
+    if not scores:
+        raise table.empty()
+    every = np.concatenate(scores)
+    values = np.empty(len(every))
+    code = np.concatenate(codes) if codes else np.zeros(len(every), dtype=np.intp)
+    order = np.argsort(code, kind="stable")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScoreRangeWarning)  # said of all rows when they are written
+        for part in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
+            values[part] = calibrator.predict(every[part], use_unlabelled=True)  # type: ignore[call-arg]
+    return values
 
 
 def _types_without_loss(table: TableFile, scores: tuple[str, ...], decimal: str) -> dict[str, pa.DataType]:
