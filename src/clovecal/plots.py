@@ -160,7 +160,7 @@ def error_by_domain(
 def selection_curve(
     selection: Selection, ax: Axes | None = None, *, ood_accuracy: Mapping[str, float] | None = None
 ) -> Axes:
-    """Draw what is chosen at each accuracy floor (paper: figure S1).
+    """Draw what is chosen at each accuracy floor (paper: figure S5).
 
     Parameters
     ----------

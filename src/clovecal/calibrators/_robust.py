@@ -1,4 +1,4 @@
-"""Robust calibration: isotonic regression for the worst domain (paper: section 5.2, equation 4)."""
+"""Robust calibration: isotonic regression for the worst domain (paper: section 5.2; equation 8 in appendix A.2)."""
 
 from __future__ import annotations
 

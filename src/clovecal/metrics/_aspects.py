@@ -1,7 +1,7 @@
 """The two columns that calibration compares: an outcome, and the score that is its predicted frequency.
 
-Definition 1 of the paper compares P(y=1) with y ("positive"); its ECE and MMCE compare the top label's confidence
-with its correctness ("confidence").
+Definition 1 of the paper compares P(y=1) with y ("positive"); its MMCE compares the top label's confidence with its
+correctness ("confidence"). Its ECE is worded so that it may be either; for two classes it is "positive" here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Norms of the gap between outcome and score over score bins, in every domain at once.
 
-The paper's ECE (equation S2) is the l1 norm over ten equal-length bins; a regression's calibration error is the same
+The paper's ECE (equation 5) is the l1 norm over ten equal-length bins; a regression's calibration error is the same
 norm of another outcome.
 """
 

@@ -1,4 +1,4 @@
-"""Expected calibration error (paper: equation S2, appendix A.2)."""
+"""Expected calibration error (paper: equation 5, appendix A.2)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def ece(
     Bins are closed on the right, the first also at 0, with edges exactly k/bins: scikit-learn and
     uncertainty-calibration agree; netcal and torchmetrics close them on the left, which matters only for scores that
     lie on an edge. Binary "confidence" takes the label p > ½ and lives on [½, 1]; its errors at p and 1 − p may
-    cancel, so 0 does not make a binary classifier calibrated, while 0 for "positive" does (up to the bins).
+    cancel, so 0 does not make a binary classifier calibrated, while 0 for "positive" does (up to the bins). The paper's
+    words fit both, "accuracy" in bins of "the output, or confidence," on [0, 1]; its definition 1 is "positive", which
+    is taken for two classes.
     Without ``debias`` the value is biased upwards by about Σ_b √(n_b)/n: 0.04 for a perfect model on 500 rows.
 
     In `per_domain` the confidence interval is for the error of the population that the domain's rows are a sample of,

@@ -1,4 +1,4 @@
-"""Maximum mean calibration error (paper: section 5.3 and equation S3, after Kumar, Sarawagi and Jain 2018)."""
+"""Maximum mean calibration error (paper: section 5.3 and equation 6, after Kumar, Sarawagi and Jain 2018)."""
 
 from __future__ import annotations
 

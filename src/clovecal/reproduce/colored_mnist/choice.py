@@ -101,25 +101,31 @@ class Pool:
         return np.sqrt(np.maximum(values, 0.0)) if scale == "root" else values
 
 
-def pools(records: Iterable[Record], setting: str, methods: Collection[str] | None = None) -> list[Pool]:
-    """Return the models of a setting (of some methods, or of all) that did not diverge, a pool for each seed."""
+def pools(
+    records: Iterable[Record], setting: str, methods: Collection[str] | None = None, *, recalibrated: bool = False
+) -> list[Pool]:
+    """Return the models of a setting (of some methods, or of all) that did not diverge, a pool for each seed.
+
+    With ``recalibrated`` accuracies are those of the models after recalibration, in the domains seen and in the test
+    domain, as the procedure of appendix C.2 reads; otherwise those of the models as they were trained.
+    """
     by_seed: dict[int, list[Record]] = {}
     for record in records:
         config = record["config"]
         wanted = methods is None or config["method"]["name"] in methods
         if config["setting"] == setting and wanted and "diverged" not in record:
             by_seed.setdefault(config["seed"], []).append(record)
-    return [_pool(of_seed) for _, of_seed in sorted(by_seed.items())]
+    return [_pool(of_seed, recalibrated=recalibrated) for _, of_seed in sorted(by_seed.items())]
 
 
-def _pool(records: Sequence[Record]) -> Pool:
+def _pool(records: Sequence[Record], *, recalibrated: bool) -> Pool:
     def column(stage: str, measure: str) -> FloatArray:
         return np.array([np.mean(record[stage][measure]) for record in records])
 
     return Pool(
         method=np.array([record["config"]["method"]["name"] for record in records]),
-        id_accuracy=column("validation", "accuracy"),
-        ood_accuracy=column("test", "accuracy"),
+        id_accuracy=column("recalibrated" if recalibrated else "validation", "accuracy"),
+        ood_accuracy=column("test", "recalibrated_accuracy" if recalibrated else "accuracy"),
         criteria={name: column(one.stage, one.measure) for name, one in CRITERIA.items()},
         records=records,
     )

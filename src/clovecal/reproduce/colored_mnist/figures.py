@@ -30,6 +30,7 @@ from clovecal.reproduce.colored_mnist.settings import METHODS, PAPERS, SETTINGS,
 from clovecal.reproduce.study import Record
 
 _RED = "#c00000"  # the paper's red marks: a dashed line, a diamond
+_NEAREST = 1e-3  # nats above the optimum, for a logarithmic axis
 _LEAST_SPAN = 0.04  # of an accuracy axis, so that it does not magnify single digits
 _FLOORS = np.arange(0.5, 1.0, 0.0025)
 
@@ -38,14 +39,35 @@ def figures(records: Sequence[Record]) -> dict[str, Figure]:
     """Draw all figures that the records of models allow, by the name of their file."""
     records = models_in(records)
     settings = settings_of(records)
-    drawn = {"log-loss": box_figure(records)}
+    drawn = {"log-loss": box_figure(records), "log-loss-above-optimum": closeness_figure(records)}
     for setting in settings:
         drawn[f"criteria-{setting}"] = correlation_figure(records, setting, ("ece", OURS, "log-raw-irm"))
     drawn["selection"] = selection_figure(records, settings, ("ece", OURS))
     papers = [one for one in records if one["config"]["method"]["name"] in PAPERS]
     if papers:  # the paper's comparison, among the paper's models
         drawn["ece-against-irm"] = selection_figure(papers, settings_of(papers), ("ece", "raw-irm"))
+        for setting in settings_of(papers):  # figures 3b and S7: the paper's criteria, models and scales
+            drawn[f"paper-criteria-{setting}"] = correlation_figure(papers, setting, ("ece", "raw-irm"))
     return drawn
+
+
+def closeness_figure(records: Sequence[Record]) -> Figure:
+    """Draw which share of each method's models has a test log-loss of at most so much above the invariant optimum."""
+    settings = settings_of(records)
+    figure = Figure(figsize=(4.8 * len(settings), 3.8), dpi=110, layout="constrained")
+    for axes, setting in zip(figure.subplots(1, len(settings), squeeze=False, sharey=True)[0], settings, strict=True):
+        here = [one for one in records if one["config"]["setting"] == setting and "diverged" not in one]
+        for method in methods_of(here):
+            losses = [one["test"]["log_loss"] for one in here if one["config"]["method"]["name"] == method]
+            above = np.sort(np.maximum(np.array(losses) - optimal_log_losses(setting)[0], _NEAREST))
+            share = np.arange(1, len(above) + 1) / len(above)
+            axes.step(above, share, where="post", color=_colour(method), label=TITLES.get(method, method))
+        axes.set_xscale("log")
+        axes.set_xlabel("test log-loss above the invariant optimum, nats")
+        axes.set_title(str(SETTINGS[setting]), fontsize="medium")
+        axes.legend(fontsize="small", frameon=False, loc="lower right")
+    figure.axes[0].set_ylabel("share of the models with at most that")
+    return figure
 
 
 def box_figure(records: Sequence[Record]) -> Figure:

@@ -171,7 +171,7 @@ def mmce(
     width: float = 0.4,
     of: str = "confidence",
 ) -> float:
-    """Compute the squared maximum mean calibration error in the population (paper: equation S3).
+    """Compute the squared maximum mean calibration error in the population (paper: equation 7).
 
     Parameters
     ----------
