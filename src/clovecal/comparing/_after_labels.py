@@ -174,7 +174,7 @@ def try_labels(
 
 
 def summed_up(
-    tried: Mapping[Name, Tried], labels: Sequence[int], methods: Sequence[str], *, level: float
+    tried: Mapping[Name, Tried], labels: Sequence[int], spreads: Mapping[str, float], *, level: float
 ) -> Iterator[AfterLabelsOfDomain]:
     """Yield means over domains for each number of labels that a domain has the rows for.
 
@@ -182,8 +182,10 @@ def summed_up(
     ----------
     tried
         By domain.
-    labels, methods
+    labels
         What was tried.
+    spreads
+        By method, that of `mean_over_domains`.
     level
         Of the intervals over domains.
     """
@@ -198,7 +200,7 @@ def summed_up(
 
         platt = mean(PLATT, "")
         found = []
-        for method in methods:
+        for method, spread in spreads.items():
             adapted, unadapted = mean(method, _ADAPTED), mean(method, _UNADAPTED)
             assert adapted is not None
             assert unadapted is not None
@@ -207,10 +209,10 @@ def summed_up(
                     method=method,
                     adapted=adapted,
                     unadapted=unadapted,
-                    change=_difference(here, count, method, (method, _UNADAPTED), _UNADAPTED, level),
+                    change=_difference(here, count, method, (method, _UNADAPTED), _UNADAPTED, level, spread),
                     against_platt=None
                     if platt is None
-                    else _difference(here, count, method, (PLATT, ""), PLATT, level),
+                    else _difference(here, count, method, (PLATT, ""), PLATT, level, spread),
                 )
             )
         yield AfterLabelsOfDomain(
@@ -227,11 +229,17 @@ def _platt_alone(scores: FloatArray, y: FloatArray, weight: FloatArray) -> Platt
 
 
 def _difference(
-    tried: Mapping[Name, Tried], count: int, method: str, other: tuple[str, str], versus: str, level: float
+    tried: Mapping[Name, Tried],
+    count: int,
+    method: str,
+    other: tuple[str, str],
+    versus: str,
+    level: float,
+    spread: float,
 ) -> Difference:
     """Return the mean over domains of the loss adapted less another's on the same rows."""
     losses = [one.found[count, method, _ADAPTED].loss - one.found[(count, *other)].loss for one in tried.values()]
-    student = mean_over_domains(losses, level)
+    student = mean_over_domains(losses, level, spread=spread)
     key = (count, method, versus)
     if student.low is None or any(key not in one.lowered_by for one in tried.values()):
         return student

@@ -318,6 +318,10 @@ def compare(
     at a time; of more than 20,000 rows fewer, or sums, are fitted on, and all are judged. After labels a domain is
     judged on the same other rows at every number of labels that it has the rows for (100 more than labels), adapted,
     unadapted, and by Platt's fit on the labels alone; small domains are in fewer columns, which say how many they have.
+    Intervals of methods that are fitted without the domain allow for what their fits share: they are √(1 + J/(J − 1))
+    times as wide as Student's with J rounds of leaving domains out (Nadeau and Bengio 2003). What labels are worth is
+    skewed, much in a few domains and little in most, so that with a handful of domains the intervals after labels cover
+    less than they say, and understate it.
 
     See Also
     --------
@@ -328,6 +332,7 @@ def compare(
     ----------
     E. L. Korn, B. I. Graubard (1998), Confidence intervals for proportions with small expected number of positive
     counts estimated from survey data, Survey Methodology 24, 193-201.
+    C. Nadeau, Y. Bengio (2003), Inference for the generalization error, Machine Learning 52, 239-281.
     G. Y. Zou, A. Donner (2008), Construction of confidence limits about effect measures, Statistics in Medicine 27,
     1693-1702.
 

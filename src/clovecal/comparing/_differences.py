@@ -72,12 +72,37 @@ def losses_of(rows: Rows) -> FloatArray:
     return np.asarray((rows.p**2).sum(axis=1) - 2 * rows.p[np.arange(len(rows)), rows.y] + 1)
 
 
-def mean_over_domains(values: Sequence[float], ci: float) -> Difference:
-    """Return the mean with Student's interval; without one for fewer than three domains."""
+def mean_over_domains(values: Sequence[float], ci: float, *, spread: float = 1.0) -> Difference:
+    """Return the mean with Student's interval, ``spread`` times as wide; without one for fewer than three domains."""
     mean = float(np.mean(values))
     if len(values) < DOMAINS_FOR_AN_INTERVAL:
         return Difference(mean, None, None)
-    return student(RowMean(np.array(values), None, low=-np.inf), Domains.pooled(len(values)), ci)[0]
+    found = student(RowMean(np.array(values), None, low=-np.inf), Domains.pooled(len(values)), ci)[0]
+    if found.low is None or found.high is None or spread == 1:
+        return found
+    return Difference(mean, mean - spread * (mean - found.low), mean + spread * (found.high - mean))
+
+
+def spread_of_shared_fits(rounds: int) -> float:
+    """Return how much wider than Student's an interval over domains is whose fits share the other domains.
+
+    Parameters
+    ----------
+    rounds
+        Of leaving domains out, each of which is judged by a fit of all others.
+
+    Notes
+    -----
+    Any two fits share most of their domains, and a domain's absence moves a fit away from it, so that the differences
+    in left-out domains are not independent and their mean varies more than by s²/J. Nadeau and Bengio (2003) take
+    (1/J + 1/(J − 1))·s² for J rounds.
+
+    Examples
+    --------
+    >>> round(spread_of_shared_fits(2), 3)
+    1.732
+    """
+    return math.sqrt(1 + rounds / (rounds - 1))
 
 
 def student(estimator: RowMean, domains: Domains, level: float) -> list[Difference]:
@@ -90,8 +115,13 @@ def student(estimator: RowMean, domains: Domains, level: float) -> list[Differen
     ]
 
 
-def changes_of(old: Rows, new: Rows, change: FloatArray, ci: float) -> tuple[list[Difference], Difference, Difference]:
-    """Return each domain's mean change with an interval for all at once, then the mean over domains, then over rows."""
+def changes_of(
+    old: Rows, new: Rows, change: FloatArray, ci: float, *, spread: float = 1.0
+) -> tuple[list[Difference], Difference, Difference]:
+    """Return each domain's mean change with an interval for all at once, then the mean over domains, then over rows.
+
+    ``spread`` is that of `mean_over_domains`.
+    """
     names, weight = new.domains.names, new.weight
     estimator = RowMean(change, weight, low=-np.inf)
     together = 1 - (1 - ci) / max(len(names), 1)
@@ -105,7 +135,7 @@ def changes_of(old: Rows, new: Rows, change: FloatArray, ci: float) -> tuple[lis
     everything = np.arange(len(new))
     of_rows = student(estimator, new.domains, ci)[-1]
     over_rows = with_few_events(of_rows, old, new, count, everything, 1 / count.sum(), ci)
-    over_domains = mean_over_domains([one.value for one in by_domain], ci)
+    over_domains = mean_over_domains([one.value for one in by_domain], ci, spread=spread)
     return by_domain, with_few_events(over_domains, old, new, count, everything, equally, ci), over_rows
 
 

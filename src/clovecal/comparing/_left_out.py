@@ -29,6 +29,7 @@ from clovecal.comparing._differences import (
     changes_of,
     losses_of,
     mean_over_domains,
+    spread_of_shared_fits,
 )
 from clovecal.comparing._judging import Judged, judge_each, mean_of
 from clovecal.comparing._known_rows import rows_known_to
@@ -396,6 +397,11 @@ class _Study:
             fits = {name: one for name, one in found.items() if one is not None}
             yield from ((number, fits) for number in left_out)
 
+    def spread(self, *methods: str) -> float:
+        """Return how much wider than Student's intervals of these methods are: where one is fitted on other domains."""
+        refitted = any(name not in self.fitted for name in methods)
+        return spread_of_shared_fits(min(MOST_FOLDS, len(self.table.of_domain))) if refitted else 1.0
+
     def adaptable(self) -> dict[str, Calibrator]:
         """Return the fitted calibrators that can be adapted to a domain that they are not adapted to yet."""
         return {name: one for name, one in self.fitted.items() if isinstance(one, HierarchicalCalibrator)}
@@ -411,9 +417,9 @@ def _result(study: _Study, ci: float, remarks: Sequence[str]) -> LeftOutComparis
     sizes = rows.rows_by_domain
     before = None if as_they_are is None else judge_each(as_they_are, bins)
     if before is not None:
-        methods.append(_method(AS_IT_IS, AS_IT_IS, before, None, None, level, sizes))
+        methods.append(_method(AS_IT_IS, AS_IT_IS, before, None, None, level, 1.0, sizes))
     for name, p in study.predictions.items():
-        changes = None if as_they_are is None else _paired(as_they_are, table.predicting(p), level)
+        changes = None if as_they_are is None else _paired(as_they_are, table.predicting(p), level, study.spread(name))
         known = study.fitted.get(name)
         methods.append(
             _method(
@@ -423,11 +429,13 @@ def _result(study: _Study, ci: float, remarks: Sequence[str]) -> LeftOutComparis
                 before,
                 changes,
                 level,
+                study.spread(name),
                 sizes,
                 notice="" if known is None else rows_known_to(known, study.columns[name], rows).notice(len(names)),
             )
         )
-    tried = [name for name in study.methods if name not in study.fitted or name in study.adaptable()]
+    adaptable = study.adaptable()
+    tried = {name: study.spread(name) for name in study.methods if name not in study.fitted or name in adaptable}
     return LeftOutComparison(
         task=rows.task,
         n_rows=rows.n_rows,
@@ -443,12 +451,12 @@ def _result(study: _Study, ci: float, remarks: Sequence[str]) -> LeftOutComparis
     )
 
 
-def _paired(old: Rows, new: Rows, level: float) -> tuple[list[Difference], Difference]:
+def _paired(old: Rows, new: Rows, level: float, spread: float) -> tuple[list[Difference], Difference]:
     """Return each domain's change of the loss, then the mean over domains."""
     before, after = losses_of(old), losses_of(new)
     moved = after - before
     moved[np.abs(moved) < ROUNDING * max(before.max(), after.max())] = 0.0
-    by_domain, over_domains, _ = changes_of(old, new, moved, level)
+    by_domain, over_domains, _ = changes_of(old, new, moved, level, spread=spread)
     if len(by_domain) < DOMAINS_FOR_AN_INTERVAL:
         over_domains = replace(over_domains, low=None, high=None)
     return by_domain, over_domains
@@ -461,6 +469,7 @@ def _method(
     before: Sequence[Judged] | None,
     changes: tuple[list[Difference], Difference] | None,
     level: float,
+    spread: float,
     sizes: Mapping[Name, float],
     *,
     notice: str = "",
@@ -470,9 +479,9 @@ def _method(
     if changes is not None and before is not None:
         by_domain, change = changes
         pairs = list(zip(judged, before, strict=True))
-        error_change = mean_over_domains([a.error - b.error for a, b in pairs], level)
+        error_change = mean_over_domains([a.error - b.error for a, b in pairs], level, spread=spread)
         logs = [a.log_loss - b.log_loss for a, b in pairs if a.log_loss is not None and b.log_loss is not None]
-        log_loss_change = mean_over_domains(logs, level) if logs else None
+        log_loss_change = mean_over_domains(logs, level, spread=spread) if logs else None
     worst = int(np.argmax([one.loss for one in judged]))
     finding = None if change is None else change.finding
     return MethodLeftOut(
@@ -501,10 +510,17 @@ def _lowest(study: _Study, ci: float) -> tuple[str, ...]:
     rows = {name: study.table.predicting(study.predictions[name]) for name in names}
     level = 1 - (1 - ci) / (k * (k - 1) / 2)
     first = rows[names[0]]
-    mean = {name: _paired(first, rows[name], level)[1].value for name in names}
+    mean = {name: _paired(first, rows[name], level, 1.0)[1].value for name in names}
     best = min(names, key=lambda name: mean[name])
     others = (name for name in names if name != best)
-    return (best, *(name for name in others if _paired(rows[best], rows[name], level)[1].finding != "higher"))
+    return (
+        best,
+        *(
+            name
+            for name in others
+            if _paired(rows[best], rows[name], level, study.spread(best, name))[1].finding != "higher"
+        ),
+    )
 
 
 def _notes(study: _Study) -> list[str]:
@@ -521,7 +537,8 @@ def _notes(study: _Study) -> list[str]:
         if not any(key[0] == count for one in study.tried.values() for key in one.found)
     ]
     if left:
-        notes.append(f"No domain has the rows to try {listed(left)} labels: that takes {TEST_ROWS} more to judge on.")
+        labels = f"{listed(left)} label{'s' * (left != ['1'])}"
+        notes.append(f"No domain has the rows to try {labels}: that takes {TEST_ROWS} more to judge on.")
     unable = [name for name in study.fitted if name not in study.adaptable()]
     adapted = [name for name in unable if isinstance(study.fitted[name], AdaptedCalibrator)]
     if adapted:

@@ -88,18 +88,24 @@ def _figures(change: Difference, methods: int) -> str:
 
 def as_text(found: LeftOutComparison) -> str:
     """Lay a comparison out: notice, verdict, a table of methods, one for each number of labels, remarks."""
-    blocks = [textwrap.wrap(part, _WIDTH) for part in (found.notice, *paragraphs_of(found)) if part]
+    blocks = [_wrapped(part) for part in (found.notice, *paragraphs_of(found)) if part]
     blocks.append(_table_of_methods(found))
     blocks += [_table_after_labels(column, found) for column in found.after_labels]
-    blocks.append(textwrap.wrap(" ".join(_remarks(found)), _WIDTH))
+    blocks.append(_wrapped(" ".join(_remarks(found))))
     return "\n\n".join("\n".join(map(printable, block)) for block in blocks)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)  # which names of methods have
 
 
 def _remarks(found: LeftOutComparison) -> list[str]:
     said = list(found.remarks)
     if len(found.domains) >= DOMAINS_FOR_AN_INTERVAL:
         at_once = " and hold for all methods of a column at once" if len(found.compared) > 1 else ""
-        said.append(f"Every domain counts the same; intervals are over domains{at_once} ({found.ci:.0%}).")
+        refitted = any(one.how == "left out" for one in found.compared)
+        shared = ", and are wider by what the fits without a domain share" if refitted else ""
+        said.append(f"Every domain counts the same; intervals are over domains{at_once} ({found.ci:.0%}){shared}.")
     said.append(f"What noise adds to the {found.error} is taken off.")
     if found.rows_in_no_domain:
         said.append(f"{found.rows_in_no_domain:,} rows are in no domain: they are fitted on, and not judged.")
@@ -145,7 +151,7 @@ def _table_after_labels(column: AfterLabelsOfDomain, found: LeftOutComparison) -
     where = f"on the other rows of {k} of {len(found.domains)} domains"
     head = f"Adapted with {column.labels} labels of the left-out domain, {where}:"
     kept = [0, 1, 2, 3, *([] if column.platt is None else [4])]
-    return [*textwrap.wrap(head, _WIDTH), *_laid_out(heads, rows, kept, text={0})]
+    return [*_wrapped(head), *_laid_out(heads, rows, kept, text={0})]
 
 
 def _laid_out(heads: list[str], rows: Sequence[list[str]], kept: Sequence[int], *, text: set[int]) -> list[str]:
