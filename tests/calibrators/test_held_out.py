@@ -193,6 +193,24 @@ def test_rows_are_fitted_once_with_the_same_parameters():
     assert rows.subset(np.arange(100), rows.domains.restrict(np.arange(100))).fitted(cc.NaiveIsotonic()) is not naive
 
 
+def test_what_was_fitted_without_a_domain_is_not_fitted_again():
+    class Counting(cc.NaiveIsotonic):
+        fits = 0
+
+        def _fit_maps(self, rows):
+            Counting.fits += 1
+            return super()._fit_maps(rows)
+
+    rows = scored()
+    first = leave_domains_out(rows, {"one": Counting(), "two": Counting(balance="domains")}, squared_errors)
+    assert Counting.fits == 2 * 3
+    again = leave_domains_out(rows, {"one again": Counting()}, squared_errors)
+    assert Counting.fits == 2 * 3
+    assert again["one again"] == first["one"]
+    leave_domains_out(rows, {"one": Counting()}, squared_errors, max_folds=2)  # two domains together, then one alone
+    assert Counting.fits == 2 * 3 + 1
+
+
 def test_progress_counts_the_fits():
     told = []
     leave_domains_out(

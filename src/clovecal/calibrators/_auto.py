@@ -207,7 +207,7 @@ class AutoCalibrator(Calibrator):
         from clovecal.calibrators._hierarchical import HierarchicalCalibrator  # which may stand on this one
 
         naive = NaiveIsotonic(interpolation=self.interpolation)
-        self._by_mean = HierarchicalCalibrator(naive, max_folds=self.max_folds).fit_rows(rows)
+        self._by_mean = HierarchicalCalibrator(naive, max_folds=self.max_folds).fit_rows(rows.in_order())
         effect = self._by_mean.unlabelled_
         if effect is None or effect.line is None:
             return

@@ -65,6 +65,8 @@ class ScoredRows:
         there.
     fits
         Likewise, the calibrators that `fitted` has fitted, by their class and parameters.
+    fits_without
+        The same of the rows without some domains, by the numbers of these.
     """
 
     scores: FloatArray
@@ -75,6 +77,7 @@ class ScoredRows:
     best_risks: dict[Name, float] = field(default_factory=dict, init=False, repr=False)
     starts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     fits: dict[Any, Calibrator] = field(default_factory=dict, init=False, repr=False)
+    fits_without: dict[tuple[int, ...], dict[Any, Calibrator]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, scores: Any, y: Any, domains: Any = None, sample_weight: Any = None) -> ScoredRows:
@@ -145,8 +148,10 @@ class ScoredRows:
 
     def in_order(self) -> ScoredRows:
         """Return the same rows with their ``order`` known."""
-        if self.order is not None:
-            return self
+        return self if self.order is not None else self._ordered
+
+    @cached_property
+    def _ordered(self) -> ScoredRows:
         ordered = replace(self, order=tuple(np.argsort(column, kind="stable") for column in self.scores.T))
         ordered.best_risks.update(self.best_risks)
         ordered.starts.update(self.starts)

@@ -65,7 +65,8 @@ def leave_domains_out(
     with one domain left, that is what robust calibration comes to.
 
     All fits share what hardly depends on who is left out: the order of the scores, where a search starts and, unless
-    domains overlap, the least risk of each domain alone.
+    domains overlap, the least risk of each domain alone. Of the same rows without the same domains a calibrator with
+    the same parameters is fitted once, whoever asks.
 
     Examples
     --------
@@ -132,6 +133,7 @@ def fits_without_domains(
         if domains.partition:  # each domain keeps all its rows
             training.best_risks.update(source.best_risks)
         training.starts.update(source.starts)
+        training.fits.update(source.fits_without.get(tuple(left_out), {}))
         fitted = {}
         for name, calibrator in unfitted.items():
             fitted[name] = _fitted(calibrator, training)
@@ -139,6 +141,7 @@ def fits_without_domains(
         if domains.partition:
             source.best_risks.update(training.best_risks)
         source.starts.update(training.starts)
+        source.fits_without[tuple(left_out)] = training.fits
         yield left_out, fitted
 
 
