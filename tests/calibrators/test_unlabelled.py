@@ -74,6 +74,11 @@ def test_the_coefficient_of_four_domains_is_that_of_a_ridge_regression_by_hand()
     # x is the logit over √(1 + 1.25); the domains' mean x has the standard deviation √(5/3)/1.5
     assert h.unlabelled_.line.spread == pytest.approx(np.sqrt(5 / 3) / 1.5, rel=1e-4)
     assert h.unlabelled_.line.coefficients[:2] == pytest.approx([-0.5, 1.5], abs=0.01)
+    # Two standard deviations from the average the intercept is 2β higher, and uncertain by 4 times the variance of β.
+    at_average, far = (h.unlabelled_.line.belief(u * np.sqrt(5 / 3) / 1.5, 1e9) for u in (0.0, 2.0))
+    assert far.mean[0] - at_average.mean[0] == pytest.approx(2 * coefficient, abs=1e-3)
+    more = far.covariance[0, 0] - at_average.covariance[0, 0]
+    assert more == pytest.approx(4 / (3 / variance + 1), abs=1e-3)
 
 
 def test_a_new_domain_is_foretold_at_its_place_on_the_line():
@@ -100,6 +105,20 @@ def test_a_domain_that_contradicts_the_line_is_foretold_worse_by_it_when_it_is_l
     changes = np.array([effect.using[d] - effect.without[d] for d in range(6)])
     assert effect.change == pytest.approx(changes.mean())
     assert effect.change_error == pytest.approx(changes.std(ddof=1) / np.sqrt(6))
+
+
+def test_a_domain_that_alone_tells_of_the_line_is_not_foretold_by_itself():
+    means, intercepts = [-0.2, -0.1, 0.1, 0.2, 2.5], [0.0, 0.0, 0.0, 0.0, 3.0]
+    p, y, domain, weight = exact_rows(means, intercepts)
+    h = cc.HierarchicalCalibrator(None).fit(p, y, domains=domain, sample_weight=weight)
+    score = np.array([1.5, 3.5])
+    event = expit(3.0 + score)
+    best = float(np.mean(event * (1 - event)))
+    with_itself = h.unlabelled_.belief((score - h.centre_) / h.scale_, np.full(2, 5e5))
+    assert with_itself.mean[0] > 2  # all five together have it on the line
+    # the four others say that intercepts do not follow means, and average over what they do not know
+    assert h.unlabelled_.using[4] > 2 * best
+    assert h.unlabelled_.using[4] == pytest.approx(h.unlabelled_.without[4], rel=0.3)
 
 
 def test_the_weight_is_that_of_a_candidate_beside_the_plain_predictions():
