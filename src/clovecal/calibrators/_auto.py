@@ -107,7 +107,7 @@ class AutoCalibrator(Calibrator):
 
     ``predict(scores, use_unlabelled=True)`` takes the scores for all there are of one new domain, and mixes in what a
     `HierarchicalCalibrator` on `NaiveIsotonic` says when it is told their mean. It was judged on known domains left out
-    like the others, and has one vote. `fit` learns this for labels 0 and 1, which takes a quarter more time.
+    like the others, and has one vote. `fit` learns this for labels 0 and 1, which takes a third more time.
 
     Robust calibration is no candidate of its own accord: it lost on most real tables. ``docs/decisions/0015`` has the
     figures.
