@@ -20,6 +20,7 @@ END = "<!-- end of table -->"
 
 
 def main() -> None:
+    _update(Path("experiments/README.md"), lambda _: _printed(Path("experiments/paper.py")))
     for readme in sorted(Path("experiments").glob("*/README.md")):
         _update(readme, lambda _, folder=readme.parent: _table(folder))
     readme = Path("benchmarks/README.md")
@@ -75,11 +76,14 @@ def _table(folder: Path) -> str:
         return study.tables(study.read(folder))
     own = folder.name.replace("-", "_")  # the script of this name comes first
     scripts = [path for path in folder.glob("*.py") if not path.name.startswith("_")]
-    printed = [
-        subprocess.run([sys.executable, str(script), "--table"], check=True, capture_output=True, text=True).stdout
-        for script in sorted(scripts, key=lambda path: (path.stem != own, path.stem))
-    ]
-    return "\n\n".join(text.strip() for text in printed if text.strip())
+    printed = [_printed(script) for script in sorted(scripts, key=lambda path: (path.stem != own, path.stem))]
+    return "\n\n".join(text for text in printed if text)
+
+
+def _printed(script: Path) -> str:
+    """Return the tables that a script prints from its records."""
+    command = [sys.executable, str(script), "--table"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":
