@@ -138,10 +138,9 @@ def _colored_mnist() -> list[list[str]]:
     places = [(pool, choose(pool, "ece", 0.70)) for pool in after]
     recalibrated = spread([100 * float(pool.ood_accuracy[one]) for pool, one in places if one is not None], 2)
     most = [int(np.argmax(pool.id_accuracy)) for pool in by["digit25"]]
-    alone, inside = (
-        spread([100 * float(values(pool)[one]) for pool, one in zip(by["digit25"], most, strict=True)], 2)
-        for values in (lambda pool: pool.ood_accuracy, lambda pool: pool.id_accuracy)
-    )
+    chosen_alone = list(zip(by["digit25"], most, strict=True))
+    alone = spread([100 * float(pool.ood_accuracy[one]) for pool, one in chosen_alone], 2)
+    inside = spread([100 * float(pool.id_accuracy[one]) for pool, one in chosen_alone], 2)
     return [
         [
             "figure 3b",
