@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WILDS := .venv-wilds
+TRAINERS := .venv-trainers
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements/constraints.txt
 
 # Real data for the tests that want it; they are skipped, with that reason, where it is absent.
@@ -10,7 +11,7 @@ ifneq ($(wildcard ../shared/data),)
 export CLOVECAL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-wilds faults coverage lint bench docs clean
+.PHONY: demo test test-wilds test-trainers faults coverage lint bench docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/clovecal demo --output demo-output
@@ -32,6 +33,10 @@ lint: $(VENV)/.dev
 test-wilds: $(WILDS)/.done
 	$(WILDS)/bin/python -m pytest tests/oracles_wilds
 
+# The examples of docs/examples beside Lightning and transformers, in an environment of their own.
+test-trainers: $(TRAINERS)/.done
+	$(TRAINERS)/bin/python -m pytest tests/oracles_trainers
+
 # Kills at hundreds of moments, of which the tests try a few.
 faults: $(VENV)/.dev
 	CLOVECAL_KILLS=70 $(BIN)/python -m pytest tests/faults
@@ -50,7 +55,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python -W 'ignore:The module specification' -m pdoc $(PUBLIC_MODULES) --docformat numpy --output-directory docs/_build
 
 clean:
-	rm -rf $(VENV) $(WILDS) demo-output docs/_build
+	rm -rf $(VENV) $(WILDS) $(TRAINERS) demo-output docs/_build
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -71,4 +76,10 @@ $(WILDS)/.done: pyproject.toml requirements/wilds.txt requirements/wilds-no-deps
 	$(WILDS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement requirements/wilds.txt
 	$(WILDS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --requirement requirements/wilds-no-deps.txt
 	$(WILDS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --editable .
+	touch $@
+
+$(TRAINERS)/.done: pyproject.toml requirements/trainers.txt
+	$(PYTHON) -m venv $(TRAINERS)
+	$(TRAINERS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement requirements/trainers.txt
+	$(TRAINERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --editable .
 	touch $@

@@ -17,6 +17,7 @@ from clovecal.cli._console import (
     progress,
     reject_input_as_output,
 )
+from clovecal.cli._heads import candidates_as_json, echo_heads
 from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
@@ -170,23 +171,9 @@ def command(
         f"{rows.n_features:,} features; {held:,} rows held out."
     )
     if len(head.candidates_) > 1:
-        _echo_candidates(head)
+        echo_heads(head.candidates_, head.choices_, head.price_)
     click.echo(head.message_)
     click.echo(f"Head: {output}")
-
-
-def _echo_candidates(head: CloveClassifier) -> None:
-    """Print how the candidates were judged, which is for which domains, and the price."""
-    click.echo("On held-out rows, accuracy, log-loss (mean over domains) and departure between domains:")
-    width = max(len(one.name) for one in head.candidates_)
-    for one in head.candidates_:
-        departure = f"{'':>9}" if one.departure is None else f"{one.departure:>9.4f}"
-        aims = [aim for aim, name in head.choices_.items() if name == one.name]
-        remark = f"  for {' and '.join(aims)} domains" if aims else "" if one.excluded is None else f"  {one.excluded}"
-        click.echo(f"  {one.name:<{width}}  {one.accuracy:.4f}  {one.log_loss:>7.4f}  {departure}{remark}")
-    click.echo(
-        "One head is the choice for unstable and for similar domains." if head.price_ is None else str(head.price_)
-    )
 
 
 def _in_words_of_the_file(error: InputError, rows: FeatureRows) -> InputError:
@@ -234,18 +221,6 @@ def _details(head: CloveClassifier, output: Path, n_rows: int) -> dict[str, Any]
         "classes": head.classes_.tolist(),
         "rows": n_rows,
         "held_out": int(head.held_out_.sum()),
-        "candidates": [
-            {
-                "name": one.name,
-                "objective": one.objective,
-                "penalty": one.penalty,
-                "accuracy": one.accuracy,
-                "log_loss": one.log_loss,
-                "departure": one.departure,
-                "excluded": one.excluded,
-            }
-            for one in head.candidates_
-            if one.excluded != "diverged"
-        ],
+        "candidates": candidates_as_json(head.candidates_),
         "message": head.message_,
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clovecal.cli._console import json_option, needing, print_json, progress, say_how_read
+from clovecal.cli._heads import candidates_as_json, echo_heads
 from clovecal.cli._registered import RegisteredOption, import_option
 from clovecal.errors import InputError
 from clovecal.progress import on_terminal
@@ -22,6 +23,8 @@ from clovecal.training.objectives import OBJECTIVES, objective_names
 if TYPE_CHECKING:
     from clovecal.datasets import LazyDataset
     from clovecal.training.network.exporting import Exported
+    from clovecal.training.network.preparing import Preparation
+    from clovecal.training.network.recipe import Recipe
     from clovecal.training.network.summary import DomainScores, SplitScores
 
 _FOR_TRYING_OUT = {"image": "tiny-image", "text": "tiny-text"}
@@ -88,21 +91,31 @@ _MOST_CLASSES, _MOST_MISTAKES = 10, 10  # that are shown; the JSON has all
     "keep there.",
 )
 @click.option(
-    "--objective",
-    default="erm",
-    show_default=True,
-    metavar="NAME",
-    cls=RegisteredOption,
-    listing=lambda: f"What training minimises: {', '.join(objective_names())}.",
+    "--prepare-for",
+    type=click.Choice(["unstable", "similar"]),
+    help="unstable: what varies among the known domains may vary further, or reverse; similar: new domains come from "
+    "where the known ones came. Heads on the backbone's features choose objective and penalty first.",
 )
 @click.option(
-    "--penalty", default="auto", show_default=True, help="Weight of the penalty; auto: 100 for clove, else 1."
+    "--objective",
+    metavar="NAME",
+    cls=RegisteredOption,
+    listing=lambda: (
+        f"What training minimises: {', '.join(objective_names())}. Default: erm; with --prepare-for, what heads choose."
+    ),
+)
+@click.option(
+    "--penalty",
+    default="auto",
+    show_default=True,
+    help="Weight of the penalty; auto: 100 for clove, else 1; with --prepare-for, what heads choose.",
 )
 @click.option(
     "--warm-up",
     type=click.IntRange(0),
     metavar="EPOCHS",
-    help="Epochs before the penalty has its full weight; default: a fifth for clove and irm, else 0.",
+    help="Epochs before the penalty has its full weight; default: a fifth for clove and irm, else 0. With "
+    "--prepare-for a chosen penalty comes after all epochs, for as many more.",
 )
 @click.option(
     "--epochs",
@@ -153,7 +166,8 @@ def command(
     size: str | None,
     backbone: str | None,
     weights: str | None,
-    objective: str,
+    prepare_for: str | None,
+    objective: str | None,
     penalty: str,
     warm_up: int | None,
     onnx: bool,
@@ -174,6 +188,7 @@ def command(
     Example:
         clovecal train photos.csv --images photos --test-domain zoo --size 64 -o network
         clovecal train reviews.csv --texts --domain shop -o network
+        clovecal train photos.csv --images photos --prepare-for unstable -o network
     """
     if (images is None) == (not texts):
         problem = "are both missing" if images is None else "are both given"
@@ -190,6 +205,10 @@ def command(
         from clovecal.training.network.exporting import export
         from clovecal.training.network.recipe import default_recipe
         from clovecal.training.network.training import Resources
+    weight = _penalty(penalty)
+    if prepare_for is not None:
+        _check_choice(objective, weight, warm_up)
+    chosen_by_heads = prepare_for is not None and weight is None
     roles = find_roles(table, kind, input=input, label=label, domains=domains, split=split)
     (column,) = roles.columns("input")
     if split is None and test_domains:  # they say what to test on, whatever a column is named
@@ -213,15 +232,19 @@ def command(
         backbone or _FOR_TRYING_OUT[kind],
         0 if known is None else len(known),
         n_domains=1 if known is None else len(strata_of(known.as_domains())),
-        objective=objective,
+        objective=objective or "erm",
         pretrained=weights is not None,
-        penalty=_penalty(penalty),
+        penalty=weight,
         warm_up=warm_up,
         **recipe_values,
     )
     if is_first_process():
         say_how_read(table)
         _announce(table, roles.in_words(kind), data)
+        if prepare_for is not None and weight is not None:
+            click.echo(
+                f"The penalty is given, so that no heads choose what to train with for {prepare_for} domains.", err=True
+            )
     own_weights = None if weights in (None, "cache") else Path(str(weights))
     try:
         with on_terminal() as bars, warnings.catch_warnings():
@@ -230,6 +253,7 @@ def command(
                 data,
                 recipe,
                 output,
+                prepare_for=prepare_for if chosen_by_heads else None,
                 seed=seed,
                 resources=Resources(device=device, workers=workers, weights=own_weights),
                 overwrite=force,
@@ -281,6 +305,16 @@ def _penalty(text: str) -> float | None:
         raise InputError("--penalty", f"is {text!r}", "pass one number, or auto") from None
 
 
+def _check_choice(objective: str | None, penalty: float | None, warm_up: int | None) -> None:
+    """Refuse what leaves nothing to choose, or says it in two ways."""
+    if objective is None and penalty is not None:
+        raise InputError(
+            "--penalty", f"is {penalty:g} without an objective", "name one with --objective, or leave it out"
+        )
+    if penalty is None and warm_up is not None:
+        raise InputError("--warm-up", f"is {warm_up} beside --prepare-for", "leave it out, or give the --penalty too")
+
+
 def _announce(table: str, roles: str, data: LazyDataset) -> None:
     """Say on standard error how the table is understood, and what in it may surprise."""
     click.echo(f"{table}: {roles}.", err=True)
@@ -319,7 +353,10 @@ def _files_of(data: LazyDataset, splits: Sequence[str]) -> set[str]:
 
 
 def _show(output: Path, data: LazyDataset, done: Exported, images: Path | None) -> None:
-    recipe, rows = done.network.description.recipe, data.part("train")
+    described, rows = done.network.description, data.part("train")
+    recipe = described.recipe
+    if described.preparation is not None:
+        _show_preparation(recipe, described.preparation)
     click.echo(
         f"{recipe.backbone} by {recipe.objective} on {len(rows):,} rows of {len(rows.as_domains().names)} domains. "
         f"{done.message}"
@@ -335,6 +372,16 @@ def _show(output: Path, data: LazyDataset, done: Exported, images: Path | None) 
     click.echo("Next:")
     for command, why in _next_commands(output, done, data, images):
         click.echo(f"  {command}  # {why}")
+
+
+def _show_preparation(recipe: Recipe, preparation: Preparation) -> None:
+    """Print what heads chose before training, and that the figures are theirs."""
+    click.echo(
+        f"Heads on the features of {recipe.backbone} before training, of {preparation.rows:,} training rows, chose what"
+        f" to train it with: {preparation.chosen.name}."
+    )
+    echo_heads(preparation.candidates, preparation.choices, preparation.price)
+    click.echo("These are figures of heads. The network's own:\n")
 
 
 def _show_summary(summary: Sequence[DomainScores], task: str) -> None:
@@ -392,7 +439,11 @@ def _against_guessing(one: SplitScores, done: Exported) -> str | None:
     said = f"{how} on the {one.rows:,} {one.split} rows{classes}: {listed(measures)}"
     known = next((other for other in done.splits if other.split == "val"), one)
     if known is not one and known.guessing.finding == "better":
-        return f"{said}. It is better on the val rows: what it has learnt there does not show here."
+        said = f"{said}. It is better on the val rows: what it has learnt there does not show here"
+        plain = recipe.objective == "erm" and done.network.description.preparation is None
+        return (
+            f"{said}; --prepare-for unstable trains against what varies between known domains." if plain else f"{said}."
+        )
     weaker = ", a smaller --penalty" if recipe.penalty and OBJECTIVES[recipe.objective].penalised else ""
     return f"{said}; try more --epochs{weaker} or another --learning-rate."
 
@@ -416,10 +467,13 @@ def _next_commands(output: Path, done: Exported, data: LazyDataset, images: Path
 
 def _details(output: Path, done: Exported) -> dict[str, Any]:
     described = done.network.description
+    prepared = described.preparation
     return {
         "network": str(output),
         "backbone": described.recipe.backbone,
         "objective": described.recipe.objective,
+        "penalty": described.recipe.penalty if OBJECTIVES[described.recipe.objective].penalised else None,
+        "preparation": None if prepared is None else _prepared(prepared),
         "classes": list(described.classes),
         "message": done.message,
         "tables": {split: str(path) for split, path in done.tables.items()},
@@ -447,6 +501,17 @@ def _details(output: Path, done: Exported) -> dict[str, Any]:
             }
             for one in done.splits
         ],
+    }
+
+
+def _prepared(preparation: Preparation) -> dict[str, Any]:
+    return {
+        "prepare_for": preparation.prepare_for,
+        "rows": preparation.rows,
+        "chosen": preparation.chosen.name,
+        "choices": dict(preparation.choices),
+        "price": None if preparation.price is None else asdict(preparation.price),
+        "candidates": candidates_as_json(preparation.candidates),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import warnings
@@ -569,6 +570,28 @@ def test_a_state_without_skill_is_never_the_best_by_departure():
     assert judge(zeros, data, stopping, loss="cross-entropy") == np.inf  # a constant departs from nothing
 
 
+def states_of_two_kinds():
+    """Log-odds of 2,000 rows of two domains: one model leans on the domains' own feature, one does not."""
+    rng = np.random.default_rng(0)
+    domain, y = np.repeat(["A", "B"], 1000), rng.integers(2, size=2000)
+    same = (rng.uniform(size=2000) < 0.75) == y  # right in 3 of 4 rows of both
+    own = (rng.uniform(size=2000) < np.where(domain == "A", 0.95, 0.65)) == y
+    invariant, leaning = (torch.tensor(np.where(one, 1.0, -1.0) * np.log(odds)) for one, odds in ((same, 3), (own, 4)))
+    return {"invariant": invariant, "leaning": leaning}, TrainingData.of(invariant[:, None], y, domains=domain)
+
+
+@pytest.mark.parametrize(("prepare_for", "kept"), [("similar", "leaning"), ("unstable", "invariant")])
+def test_what_is_prepared_for_decides_which_state_is_kept(prepare_for, kept):
+    states, data = states_of_two_kinds()
+    stopping = EarlyStopping(prepare_for=prepare_for)
+    judged = {name: judge(logits, data, stopping, loss="cross-entropy") for name, logits in states.items()}
+    assert min(judged, key=judged.get) == kept
+    named = EarlyStopping({"similar": "log-loss", "unstable": "departure"}[prepare_for])
+    assert judged == {name: judge(logits, data, named, loss="cross-entropy") for name, logits in states.items()}
+    assert stopping.settings == named.settings  # a checkpoint of one goes on by the other
+    assert dataclasses.replace(stopping, patience=3) == EarlyStopping(prepare_for=prepare_for, patience=3)
+
+
 def test_a_state_below_the_accuracy_floor_is_never_the_best():
     data = rows()
     stopping = EarlyStopping(patience=5, every=1, min_accuracy=0.999)
@@ -844,12 +867,16 @@ def test_labels_that_would_train_nonsense_are_named(labels, sentence):
 def test_a_wrong_rule_of_stopping_is_named():
     with pytest.raises(InputError, match="criterion is 'brier'; choose one of log-loss, departure, ece"):
         EarlyStopping(criterion="brier")
+    with pytest.raises(InputError, match="prepare_for is 'unstable' beside a criterion; pass one of them"):
+        EarlyStopping("ece", prepare_for="unstable")
+    with pytest.raises(InputError, match="prepare_for is 'anything'; choose one of"):
+        EarlyStopping(prepare_for="anything")
     with pytest.raises(InputError, match="patience is 0"):
         EarlyStopping(patience=0)
     with pytest.raises(InputError, match="min_accuracy is 70; pass a number from 0 to 1"):
         EarlyStopping(min_accuracy=70)
     data = TrainingData.of([[1.0], [2.0]], [1.0, 2.0], domains=["A", "B"])
-    with pytest.raises(InputError, match="criterion and min_accuracy only apply to classifiers"):
+    with pytest.raises(InputError, match="prepare_for, criterion and min_accuracy only apply to classifiers"):
         fit(
             line(),
             data,

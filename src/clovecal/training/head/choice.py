@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ import torch
 
 from clovecal._checks import AnyArray, FloatArray, check_choice
 from clovecal.errors import InputError
+from clovecal.files import Defect
 from clovecal.metrics import accuracy
-from clovecal.selection import select
+from clovecal.selection import PREPARE_FOR, select
 from clovecal.training.data import TrainingData
 from clovecal.training.loop.stopping import domains_with_rows, probabilities
 from clovecal.training.losses import MmceOptions, row_losses
@@ -137,6 +138,37 @@ class HeadChoices:
     similar: int
     candidates: tuple[HeadCandidate, ...]
     price: HeadPrice | None
+
+
+def judged_as_json(
+    candidates: Sequence[HeadCandidate], choices: Mapping[str, str], price: HeadPrice | None
+) -> dict[str, Any]:
+    """Return what was judged and chosen as JSON can say it, which has no NaN; `judged_from_json` reads it."""
+    return {
+        "choices": dict(choices),
+        "price": None if price is None else asdict(price),
+        "candidates": [_without_nan(asdict(one)) for one in candidates],
+    }
+
+
+def judged_from_json(
+    content: Mapping[str, Any],
+) -> tuple[tuple[HeadCandidate, ...], dict[str, str], HeadPrice | None]:
+    """Return the candidates, the choices and the price that `judged_as_json` wrote, or raise a `Defect`."""
+    candidates = tuple(_candidate(one) for one in content["candidates"])
+    choices, price = content["choices"], content["price"]
+    if (
+        not isinstance(choices, dict)
+        or set(choices) not in (set(), set(PREPARE_FOR))
+        or not {*choices.values()} <= {one.name for one in candidates}
+    ):
+        raise Defect("its choices are not of its candidates")
+    if price is not None:
+        if set(price) != {one.name for one in fields(HeadPrice)}:
+            raise Defect("its price does not have the entries that it should have")
+        given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in price.items()}
+        price = HeadPrice(**given)
+    return candidates, dict(choices), price
 
 
 def objectives_to_try(objective: str, penalty: Any, *, binary: bool) -> tuple[HeadObjective, ...]:
@@ -278,6 +310,17 @@ def _price(unstable: HeadCandidate, similar: HeadCandidate, right: AnyArray, oth
 def _right(p: FloatArray, y: AnyArray) -> AnyArray:
     predicted = p > 0.5 if p.ndim == 1 else p.argmax(axis=1)
     return np.asarray(predicted == y)
+
+
+def _candidate(content: Mapping[str, Any]) -> HeadCandidate:
+    if set(content) != {one.name for one in fields(HeadCandidate)}:
+        raise Defect("its candidates do not have the entries they should have")
+    unknown = {name: math.nan for name in ("accuracy", "log_loss") if content[name] is None}
+    return HeadCandidate(**{**content, **unknown})
+
+
+def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(one, float) and math.isnan(one) else one for name, one in values.items()}
 
 
 def _task(binary: bool) -> str:

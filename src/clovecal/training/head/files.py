@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,8 @@ import clovecal
 from clovecal._checks import AnyArray
 from clovecal.errors import InputError
 from clovecal.files import Defect, check_format, check_writable, replacing
-from clovecal.selection import PREPARE_FOR
 from clovecal.training._tensors import save_tensors
-from clovecal.training.head.choice import HeadCandidate, HeadPrice
+from clovecal.training.head.choice import judged_as_json, judged_from_json
 from clovecal.training.head.classifier import CloveClassifier
 from clovecal.training.head.inputs import check_parameters
 from clovecal.training.head.network import HeadNetwork, check_linear_head
@@ -62,9 +59,7 @@ def save(head: CloveClassifier, path: str | Path, *, overwrite: bool) -> None:
         "penalty": head.penalty_,
         "message": head.message_,
         "chosen": head.chosen_,
-        "choices": dict(head.choices_),
-        "price": None if head.price_ is None else asdict(head.price_),
-        "candidates": [_without_nan(asdict(one)) for one in head.candidates_],
+        **judged_as_json(head.candidates_, head.choices_, head.price_),
     }
     try:
         text = json.dumps(content, allow_nan=False)
@@ -145,7 +140,6 @@ def _restored(content: Any, tensors: Mapping[str, torch.Tensor], device: str | t
     head.chosen_ = head.objective if first else str(content["chosen"])
     head.networks_ = {head.chosen_: head.network_}
     if not first:
-        head.candidates_ = tuple(_candidate(one) for one in content["candidates"])
         _with_choices(head, content, tensors)
     return head
 
@@ -161,25 +155,13 @@ def _network(head: CloveClassifier, tensors: Mapping[str, torch.Tensor], prefix:
 
 def _with_choices(head: CloveClassifier, content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
     """Restore both choices and their price; a member of a sweep has neither."""
-    choices, known = content["choices"], {one.name for one in head.candidates_}
-    if (
-        not isinstance(choices, dict)
-        or set(choices) not in (set(), set(PREPARE_FOR))
-        or not {*choices.values()} <= known
-    ):
-        raise Defect("its choices are not of its candidates")
+    head.candidates_, head.choices_, head.price_ = judged_from_json(content)
+    choices = head.choices_
     if choices and head.chosen_ != choices[head.prepare_for]:
         raise Defect("the head that it predicts with is not the one that was chosen")
-    head.choices_ = dict(choices)
     other = {*choices.values()} - {head.chosen_}
     if other:
         head.networks_ = {head.chosen_: head.network_, other.pop(): _network(head, tensors, _OTHER)}
-    price = content["price"]
-    if price is not None:
-        if set(price) != {one.name for one in fields(HeadPrice)}:
-            raise Defect("its price does not have the entries that it should have")
-        given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in price.items()}
-        head.price_ = HeadPrice(**given)
 
 
 def _of_version_1(parameters: Any) -> Any:
@@ -211,17 +193,6 @@ def _classes(content: Mapping[str, Any]) -> AnyArray:
     if classes.dtype.kind not in "Ubiuf" or (classes.dtype.kind == "U") != (kind == _TEXT):
         raise Defect(f"its classes are of the kind {kind!r}")
     return classes
-
-
-def _candidate(content: Mapping[str, Any]) -> HeadCandidate:
-    if set(content) != {one.name for one in fields(HeadCandidate)}:
-        raise Defect("its candidates do not have the entries they should have")
-    unknown = {name: math.nan for name in ("accuracy", "log_loss") if content[name] is None}
-    return HeadCandidate(**{**content, **unknown})
-
-
-def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(one, float) and math.isnan(one) else one for name, one in values.items()}
 
 
 def _plain(value: Any) -> Any:

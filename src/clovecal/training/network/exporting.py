@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from clovecal.files import replacing
 from clovecal.progress import SILENT, Progress
 from clovecal.tables import write_table
 from clovecal.tables.writing import as_table, domain_columns, feature_columns, score_columns
+from clovecal.training.data import strata_of
 from clovecal.training.loop.predicting import as_device
 from clovecal.training.loop.processes import is_first_process
 from clovecal.training.network.folder import (
@@ -30,7 +31,8 @@ from clovecal.training.network.folder import (
     load_network,
 )
 from clovecal.training.network.onnx_graph import to_onnx
-from clovecal.training.network.recipe import Recipe
+from clovecal.training.network.preparing import Preparation, check_preparation, prepare
+from clovecal.training.network.recipe import Recipe, prepared_recipe
 from clovecal.training.network.summary import (
     DomainScores,
     SplitScores,
@@ -84,6 +86,7 @@ def export(
     recipe: Recipe,
     folder: str | Path,
     *,
+    prepare_for: str | None = None,
     seed: int = 0,
     resources: Resources | None = None,
     overwrite: bool = False,
@@ -102,6 +105,12 @@ def export(
     folder
         Where everything goes. A run that was killed is continued by the same call, one that has ended is left as it is;
         another run's folder is refused.
+    prepare_for
+        "unstable" (what varies among the known domains may vary further in a new one, or reverse) or "similar" (new
+        domains come from where the known ones came), as in `CloveClassifier`: heads on the features of the backbone
+        before its training choose the objective and the strength of its penalty, and the network is trained with
+        those. They try V-REx of several strengths, or the strengths of the recipe's objective if that has a penalty.
+        None: as the recipe says.
     seed, resources
         As in `clovecal.training.network.training.train`.
     overwrite
@@ -122,10 +131,14 @@ def export(
     Notes
     -----
     The epoch of the highest validation accuracy, the mean over domains, is kept; with IRM and CLOvE the last, because
-    their penalty gives up accuracy in the domains seen. The folder then holds ``network.json`` and
-    ``network.safetensors``, which `load_network` reads, ``training.jsonl``, a line every 50 steps, ``summary.json`` and
-    the tables, which ``clovecal audit``, ``calibrate``, ``select`` and ``finetune`` read. Under ``torchrun`` the first
-    process writes.
+    their penalty gives up accuracy in the domains seen. A network with a penalty that heads have chosen is first
+    trained without one, to the epoch of the lowest validation log-loss, and then as many epochs with it, to its last
+    state; where they chose none, the former is all. What they chose, and the price, is in
+    ``network.description.preparation``.
+
+    The folder then holds ``network.json`` and ``network.safetensors``, which `load_network` reads, ``training.jsonl``,
+    a line every 50 steps, ``summary.json`` and the tables, which ``clovecal audit``, ``calibrate``, ``select`` and
+    ``finetune`` read. Under ``torchrun`` the first process writes.
 
     Examples
     --------
@@ -141,9 +154,14 @@ def export(
     resources, where = resources or Resources(), NetworkFolder(folder)
     as_device(resources.device)
     _check_splits(data)
+    rows, preparation = data.part("train"), None
     if recipe.objective != "erm":  # which alone does not compare domains
-        data.part("train").as_domains().require_two()
-    wanted = Description.of(data, recipe, seed)
+        rows.as_domains().require_two()
+    if prepare_for is not None:
+        check_preparation(recipe, rows, prepare_for)
+        earlier = None if overwrite else where.preparation()
+        preparation = Preparation.asked(recipe, prepare_for, earlier)
+    wanted = _described(data, rows, recipe, seed, preparation)
     where.check(wanted, overwrite=overwrite)
     tables = {split: where.path / f"{split}.parquet" for split in data.split_counts if split != "train"}
     kept, graph = where.path / "summary.json", where.path / "network.onnx"
@@ -158,11 +176,14 @@ def export(
         if onnx:  # which may fail, so before hours of training
             to_onnx(TrainedNetwork(module=untrained, description=wanted, message="", resources=resources), data.inputs)
         task.at(1, 1)
+        if prepare_for is not None and wanted.preparation is not None and not wanted.preparation.candidates:
+            chosen = prepare(recipe, rows, prepare_for=prepare_for, seed=seed, resources=resources, progress=progress)
+            wanted = _described(data, rows, recipe, seed, chosen)
         if is_first_process():
             names = [kept.name, graph.name, *(path.name for path in tables.values())]
             where.begin(wanted, outputs=names, overwrite=overwrite, weights=resources.weights)
         try:
-            network = _train(where, data, wanted, resources, checkpoint_every, progress)
+            network = _train(where, data, wanted, recipe, resources, checkpoint_every, progress)
         except InputError:
             if is_first_process():
                 where.give_up()
@@ -177,32 +198,69 @@ def export(
     return Exported(network=network, tables=tables, summary=summary, splits=splits, onnx=graph if onnx else None)
 
 
+def _described(
+    data: LazyDataset, rows: LazyDataset, recipe: Recipe, seed: int, preparation: Preparation | None
+) -> Description:
+    """Return what the network will be; of one that heads have yet to choose for, what is known of it."""
+    if preparation is not None and preparation.candidates:
+        chosen = preparation.chosen
+        recipe = prepared_recipe(
+            recipe,
+            chosen.objective,
+            chosen.penalty,
+            n_rows=len(rows),
+            n_domains=len(strata_of(rows.as_domains())),
+        )
+    return Description.of(data, recipe, seed, preparation=preparation)
+
+
 def _train(
     where: NetworkFolder,
     data: LazyDataset,
     wanted: Description,
+    given: Recipe,
     resources: Resources,
     checkpoint_every: int | None,
     progress: Progress,
 ) -> TrainedNetwork:
-    rows, recipe = data.part("train"), wanted.recipe
-    judged = "val" in data.split_counts and not OBJECTIVES[recipe.objective].keeps_last_epoch
+    """Train a network as described; one with a penalty that heads have chosen from where the one without has ended."""
+    rows, recipe, prepared = data.part("train"), wanted.recipe, wanted.preparation
+    known, aim = OBJECTIVES[recipe.objective], None if prepared is None else prepared.prepare_for
     epoch = max(1, len(rows) // recipe.batch_size)
+    options: dict[str, Any] = {
+        "domains": rows.as_domains(),
+        "seed": wanted.seed,
+        "resources": resources,
+        "checkpoint_every": checkpoint_every or min(max(epoch, _LEAST_STEPS_UNSAVED), _MOST_STEPS_UNSAVED),
+        "progress": progress,
+    }
+    validation = data.part("val") if "val" in data.split_counts else None
+    start, before = None, ""
+    if prepared is not None and known.penalised:
+        start, first = train(
+            prepared_recipe(given, "erm", 0.0, n_rows=0, n_domains=0),
+            rows,
+            validation=validation,
+            prepare_for="similar",
+            checkpoint=where.first_checkpoint,
+            log=where.first_log,
+            **options,
+        )
+        before = f"Without a penalty: {first.message} With it: "
     module, result = train(
         recipe,
         rows,
-        domains=rows.as_domains(),
-        validation=data.part("val") if judged else None,
-        seed=wanted.seed,
-        resources=resources,
+        validation=None if known.keeps_last_epoch or start is not None else validation,
+        prepare_for=aim,
+        start=start,
         checkpoint=where.checkpoint,
-        checkpoint_every=checkpoint_every or min(max(epoch, _LEAST_STEPS_UNSAVED), _MOST_STEPS_UNSAVED),
         log=where.log,
-        progress=progress,
+        **options,
     )
+    message = before + result.message
     if is_first_process():
-        where.save(module, {"message": result.message})
-    return TrainedNetwork(module=module, description=wanted, message=result.message, resources=resources)
+        where.save(module, {"message": message})
+    return TrainedNetwork(module=module, description=wanted, message=message, resources=resources)
 
 
 def _predict(

@@ -20,16 +20,18 @@ from torch import nn
 import clovecal
 from clovecal.datasets import Files, LazyDataset, Texts, resized_to
 from clovecal.errors import InputError, OutputExists
-from clovecal.files import replacing
+from clovecal.files import Defect, replacing
 from clovecal.training._tensors import save_arrays, save_tensors
 from clovecal.training.network.backbones import BACKBONES, backbone, build
-from clovecal.training.network.recipe import Recipe
+from clovecal.training.network.preparing import Preparation
+from clovecal.training.network.recipe import PREPARED, Recipe, recipe_of
 from clovecal.training.network.training import Outputs, Resources
 
 FORMAT = "clovecal network"
 VERSION = 1
 # What the file says besides what is trained.
 _ABOUT_THE_FILE = ("format", "version", "clovecal", "weights", "outputs")
+_PREPARE_FOR = "prepare_for"
 _IN_WORDS = {"name": "name of the table", "rows": "number of rows", "sha256": "content of the rows"}
 
 
@@ -49,6 +51,8 @@ class Description:
         Whether images were resized to that.
     data
         What it was trained on: of a table its name, number of rows and fingerprint.
+    preparation
+        What heads chose before its training, if they were asked.
     """
 
     recipe: Recipe
@@ -58,10 +62,17 @@ class Description:
     image: tuple[int, int, int] | None
     resized: bool
     data: Mapping[str, Any]
+    preparation: Preparation | None = None
 
     @classmethod
     def of(
-        cls, data: LazyDataset, recipe: Recipe, seed: int, *, source: Mapping[str, Any] | None = None
+        cls,
+        data: LazyDataset,
+        recipe: Recipe,
+        seed: int,
+        *,
+        source: Mapping[str, Any] | None = None,
+        preparation: Preparation | None = None,
     ) -> Description:
         """Return what a network will be that is trained so on these data.
 
@@ -71,6 +82,8 @@ class Description:
             As in `export`.
         source
             What tells these data from others; None: their name, number and fingerprint.
+        preparation
+            What heads chose, if they were asked.
         """
         first, image = data.inputs[0], None
         if not isinstance(first, str):  # bytes come with their channels last, stored arrays with them first
@@ -84,7 +97,14 @@ class Description:
             image=image,
             resized=resized_to(data.inputs) is not None,
             data=source or {"name": data.name, "rows": len(data), "sha256": fingerprint(data)},
+            preparation=preparation,
         )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the folder's file says of the network."""
+        content = asdict(replace(self, preparation=None))
+        del content["preparation"]
+        return content if self.preparation is None else {**content, "preparation": self.preparation.as_json()}
 
     @property
     def kind(self) -> str:
@@ -139,6 +159,9 @@ class NetworkFolder:
         self.weights = self.path / "network.safetensors"
         self.checkpoint = self.path / "training.safetensors"
         self.log = self.path / "training.jsonl"
+        # Of the training without a penalty that comes before the one with a penalty that heads have chosen.
+        self.first_checkpoint = self.path / "training-first.safetensors"
+        self.first_log = self.path / "training-first.jsonl"
 
     @property
     def trained(self) -> bool:
@@ -148,7 +171,7 @@ class NetworkFolder:
     @property
     def has_begun(self) -> bool:
         """Whether there is something to continue from."""
-        return self.checkpoint.exists() or self.trained
+        return self.checkpoint.exists() or self.first_checkpoint.exists() or self.trained
 
     def check(self, wanted: Description, *, overwrite: bool = False) -> None:
         """Refuse a folder that holds something else than this very run."""
@@ -170,8 +193,10 @@ class NetworkFolder:
 
     def differences(self, wanted: Description) -> list[str]:
         """Return the names of what this run does not have in common with another, a recipe's by their own."""
-        found, other = _flat(self._content()), _flat(json.loads(json.dumps(asdict(wanted))))
-        return [name for name in other | found if name not in found or found[name] != other.get(name)]
+        found, other = _flat(self._content()), _flat(json.loads(json.dumps(wanted.as_json())))
+        names = [name for name in other | found if name not in found or found[name] != other.get(name)]
+        # what heads choose follows from what they are asked
+        return [name for name in names if name not in PREPARED] if _PREPARE_FOR in names else names
 
     def begin(
         self,
@@ -198,7 +223,7 @@ class NetworkFolder:
         if self.has_begun and not overwrite:
             return
         self._clear()
-        content = {"format": FORMAT, "version": VERSION, "clovecal": clovecal.__version__, **asdict(wanted)}
+        content = {"format": FORMAT, "version": VERSION, "clovecal": clovecal.__version__, **wanted.as_json()}
         content["weights"] = None if weights is None else str(weights.absolute())
         content["outputs"] = list(outputs)
         with replacing(self.description) as temporary:
@@ -212,11 +237,12 @@ class NetworkFolder:
                 self.path.rmdir()
 
     def save(self, network: nn.Module, facts: Mapping[str, str]) -> None:
-        """Write the trained weights, with a few facts, and remove the checkpoint, which is several times as large."""
+        """Write the trained weights, with a few facts, and remove the checkpoints, which are several times as large."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
         with replacing(self.weights) as temporary:
             save_tensors(tensors, temporary, facts)
-        self.checkpoint.unlink(missing_ok=True)
+        for path in (self.checkpoint, self.first_checkpoint):
+            path.unlink(missing_ok=True)
 
     def check_weights(self, network: nn.Module) -> dict[str, str]:
         """Return the facts that were saved, or refuse weights that do not fit this network."""
@@ -281,15 +307,23 @@ class NetworkFolder:
         try:
             image = content["image"]
             return Description(
-                recipe=Recipe(**content["recipe"]),
+                recipe=recipe_of(content["recipe"]),
                 seed=int(content["seed"]),
                 task=str(content["task"]),
                 classes=tuple(map(str, content["classes"])),
                 image=None if image is None else (int(image[0]), int(image[1]), int(image[2])),
                 resized=bool(content["resized"]),
                 data=dict(content["data"]),
+                preparation=_preparation(content),
             )
-        except (ValueError, KeyError, TypeError, IndexError):
+        except (ValueError, KeyError, TypeError, IndexError, Defect):
+            raise self._unreadable() from None
+
+    def preparation(self) -> Preparation | None:
+        """Return what heads chose for the run that has begun here, if one has and they did."""
+        try:
+            return _preparation(self._content()) if self.has_begun and self.description.exists() else None
+        except (ValueError, KeyError, TypeError, Defect):
             raise self._unreadable() from None
 
     def start_weights(self) -> Path | None:
@@ -324,7 +358,8 @@ class NetworkFolder:
         except InputError:
             outputs = []
         outputs = [name for name in outputs if Path(name).name == name]
-        for path in (*(self.path / name for name in outputs), self.checkpoint, self.weights, self.log):
+        own = (self.checkpoint, self.first_checkpoint, self.weights, self.log, self.first_log)
+        for path in (*(self.path / name for name in outputs), *own):
             path.unlink(missing_ok=True)
         self.description.unlink()  # last: it says what is whose
 
@@ -392,8 +427,22 @@ def _bytes(column: np.ndarray[Any, Any]) -> bytes:
     return np.ascontiguousarray(column).tobytes()
 
 
+def _preparation(content: Mapping[str, Any]) -> Preparation | None:
+    kept = content.get("preparation")
+    return None if kept is None else Preparation.from_json(kept)
+
+
 def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a description says without its nesting, the data's entries in words."""
     data = {_IN_WORDS.get(name, name): value for name, value in content["data"].items()}
-    rest = {name: value for name, value in content.items() if name not in ("recipe", "data", *_ABOUT_THE_FILE)}
-    return {**content["recipe"], **rest, **data}
+    prepared = content.get("preparation") or {}
+    rest = {
+        name: value
+        for name, value in content.items()
+        if name not in ("recipe", "data", "preparation", *_ABOUT_THE_FILE)
+    }
+    asked = {
+        _PREPARE_FOR: prepared.get("prepare_for"),
+        "objective whose strengths are tried": prepared.get("objective"),
+    }
+    return {**content["recipe"], **rest, **data, **asked}

@@ -7,8 +7,8 @@ A `Recipe` is turned into an objective, an optimizer and a schedule here, and in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -23,9 +23,26 @@ from clovecal.training.objectives import OBJECTIVES, Objective, objective_names,
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = (None, "step", "linear")
 CLASS_WEIGHTS = (None, "balanced")
+# What `prepared_recipe` changes.
+PREPARED = (
+    "objective",
+    "penalty",
+    "anneal",
+    "ramp",
+    "accumulate",
+    "batch_size",
+    "domains_per_batch",
+)
 _MOMENTUM = 0.9
 _DECAY_PER_EPOCH = 0.96
 _ROWS_FOR_CLOVE = 4  # times as many: only many rows of a domain show how far predictions are from calibrated
+# Of a penalty that was chosen: with 32 rows of a domain IRM still fits noise, and more domains than these leave too few
+# steps of a network's epochs (decision 0024).
+_DOMAINS_IN_BATCH, _ROWS_OF_DOMAIN = 4, 64
+_WARM_UP, _RAMP = (
+    4,
+    10,
+)  # parts of the steps: one of 4 before such a penalty, one of 10 until the learning rate is whole
 
 
 @dataclass(frozen=True)
@@ -150,6 +167,36 @@ class Recipe:
         return round(epochs * n_rows / size) if self.balanced else epochs * math.ceil(n_rows / size)
 
 
+@dataclass(frozen=True)
+class PreparedRecipe(Recipe):
+    """How a network is trained with a penalty that heads have chosen; `prepared_recipe` makes one.
+
+    Attributes
+    ----------
+    ramp
+        Steps at the beginning in which the learning rate rises to its value.
+    accumulate
+        Parts that a batch is seen in, where the whole does not fit in memory; the loss is that of the whole.
+
+    Notes
+    -----
+    The loss is divided by a weight above 1 where the objective can, so that the gradient keeps its size.
+    """
+
+    ramp: int = 0
+    accumulate: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.ramp, "ramp", at_least=0)
+        check_count(self.accumulate, "accumulate")
+
+
+def recipe_of(values: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of these values, a `PreparedRecipe` of those of one."""
+    return PreparedRecipe(**values) if "ramp" in values else Recipe(**values)
+
+
 def default_recipe(
     backbone: str,
     n_rows: int,
@@ -210,6 +257,42 @@ def default_recipe(
     )
 
 
+def prepared_recipe(recipe: Recipe, objective: str, penalty: float, *, n_rows: int, n_domains: int) -> Recipe:
+    """Return how to train with a penalty of a strength that heads have chosen, from where ERM has ended.
+
+    Parameters
+    ----------
+    recipe
+        How to train otherwise.
+    objective, penalty
+        What was chosen; 0 is plain risk minimisation.
+    n_rows, n_domains
+        As in `Recipe.rows_per_batch`.
+
+    Notes
+    -----
+    As heads are trained (decisions 0020 and 0024): the whole weight at once, with a new optimizer whose learning rate
+    rises during the first tenth of the steps, and the loss divided by the weight. Penalties compare domains and need
+    rows for it: a batch has at least 64 rows of each of four domains (or of all, where there are fewer), drawn anew for
+    each batch, and is seen in parts where a backbone says how many rows fit.
+
+    Examples
+    --------
+    >>> recipe = prepared_recipe(Recipe("tiny-image", epochs=20), "v-rex", 100.0, n_rows=640, n_domains=2)
+    >>> recipe.batch_size, recipe.ramp, recipe.penalty  # of 100 steps
+    (128, 10, 100.0)
+    """
+    known = OBJECTIVES[objective]
+    values = {one.name: getattr(recipe, one.name) for one in fields(Recipe)} | {"anneal": 0}
+    if not known.penalised or penalty == 0:
+        return Recipe(**{**values, "objective": "erm", "penalty": Recipe.penalty})
+    drawn = min(recipe.domains_per_batch or _DOMAINS_IN_BATCH, n_domains)
+    rows, most = max(recipe.batch_size, _ROWS_OF_DOMAIN * drawn), known_backbone(recipe.backbone).largest_batch
+    values |= {"objective": objective, "penalty": penalty, "batch_size": rows, "domains_per_batch": drawn}
+    made = PreparedRecipe(**values, accumulate=1 if most is None else math.ceil(rows / most))
+    return replace(made, ramp=made.steps_of(recipe.epochs, n_rows, n_domains) // _RAMP)
+
+
 def make_objective(recipe: Recipe, *, n_domains: int, task: str) -> Objective:
     """Return what a recipe minimises on a "binary", "multiclass" or "regression" task."""
     loss = "squared" if task == "regression" else "cross-entropy"
@@ -217,6 +300,8 @@ def make_objective(recipe: Recipe, *, n_domains: int, task: str) -> Objective:
     options = {**known.task_options.get(task, {}), **known.network_options}
     if known.penalised:
         options |= {"penalty": recipe.penalty, "anneal": recipe.anneal}
+    if isinstance(recipe, PreparedRecipe) and "rescale" in known.options:
+        options["rescale"] = True
     return registry.make_objective(recipe.objective, n_domains=n_domains, loss=loss, **options)
 
 
@@ -234,8 +319,20 @@ def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
     return torch.optim.AdamW(groups, lr=recipe.learning_rate)
 
 
+def has_schedule(recipe: Recipe) -> bool:
+    """Return whether a recipe's learning rate changes in training."""
+    return recipe.schedule is not None or isinstance(recipe, PreparedRecipe)
+
+
 def make_schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, steps: int) -> LRScheduler:
     """Return how a recipe's learning rate changes in training of this many steps."""
-    if recipe.schedule == "step":
-        return StepLR(optimizer, step_size=max(1, round(steps / recipe.epochs)), gamma=_DECAY_PER_EPOCH)
-    return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / steps))
+    size = max(1, round(steps / recipe.epochs))
+    if recipe.schedule == "step" and not isinstance(recipe, PreparedRecipe):
+        return StepLR(optimizer, step_size=size, gamma=_DECAY_PER_EPOCH)
+    ramp = recipe.ramp if isinstance(recipe, PreparedRecipe) else 0
+
+    def share(step: int) -> float:
+        usual = {"step": _DECAY_PER_EPOCH ** (step // size), "linear": max(0.0, 1 - step / steps), None: 1.0}
+        return usual[recipe.schedule] * min(1.0, (step + 1) / (ramp + 1))
+
+    return LambdaLR(optimizer, share)

@@ -23,7 +23,14 @@ from clovecal.training.loop.fitting import FitResult, fit
 from clovecal.training.loop.predicting import predict as predict_rows
 from clovecal.training.loop.stopping import EarlyStopping
 from clovecal.training.network.backbones import as_tensors, build
-from clovecal.training.network.recipe import Recipe, make_objective, make_optimizer, make_schedule
+from clovecal.training.network.recipe import (
+    PreparedRecipe,
+    Recipe,
+    has_schedule,
+    make_objective,
+    make_optimizer,
+    make_schedule,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +106,8 @@ def train(
     *,
     domains: Any,
     validation: LazyDataset | None = None,
+    prepare_for: str | None = None,
+    start: nn.Module | None = None,
     seed: int = 0,
     resources: Resources | None = None,
     checkpoint: str | Path | None = None,
@@ -120,6 +129,10 @@ def train(
     validation
         Rows that choose the epoch: the highest accuracy, the mean over their domains (lowest squared error), and over
         classes where these weigh the same; None: the last.
+    prepare_for
+        "similar": choose the epoch of the lowest log-loss instead, where classes weigh as many rows as they have.
+    start
+        A network of the recipe to go on training, in place; None: a new one.
     seed
         Seed of the initial weights and the batches.
     resources
@@ -147,15 +160,14 @@ def train(
     Trained for 4 steps. (120, 32)
     """
     resources = resources or Resources()
-    model = new_network(recipe, data, seed=seed, resources=resources)
+    model = new_network(recipe, data, seed=seed, resources=resources) if start is None else start
     if recipe.class_weight is not None and data.task == "regression":
         raise InputError("class_weight", f"is {recipe.class_weight!r}, but a regression has no classes", "leave it out")
     rows = _rows(recipe, data, domains, resources, class_weight=recipe.class_weight)
     members, drawn = len(rows.names), recipe.domains_per_batch
     steps = max(1, recipe.steps_of(recipe.epochs, len(rows), len(strata_of(rows.domains))))
     judged = None if validation is None else _rows(recipe, validation, validation.as_domains(), resources)
-    error = _error if recipe.class_weight is None else _balanced_error
-    criterion = "log-loss" if data.task == "regression" else error
+    rule = _rule(recipe, data, prepare_for, steps=steps, every=max(1, round(steps / recipe.epochs)))
     with _one_sentence_errors(recipe):
         result = fit(
             model,
@@ -166,12 +178,11 @@ def train(
             balance=recipe.balanced,
             domains_per_batch=drawn if recipe.balanced and drawn is not None and drawn < members else None,
             optimizer=lambda parameters: make_optimizer(recipe, parameters),
-            schedule=None if recipe.schedule is None else lambda optimizer: make_schedule(recipe, optimizer, steps),
+            schedule=(lambda optimizer: make_schedule(recipe, optimizer, steps)) if has_schedule(recipe) else None,
             clip_norm=recipe.clip_norm,
             validation=judged,
-            stopping=None
-            if judged is None
-            else EarlyStopping(criterion, patience=steps, every=max(1, round(steps / recipe.epochs))),
+            stopping=None if judged is None else rule,
+            accumulate=recipe.accumulate if isinstance(recipe, PreparedRecipe) else 1,
             device=resources.device,
             precision=recipe.precision,
             workers=resources.workers,
@@ -249,6 +260,15 @@ def _rows(
     inputs = as_tensors(recipe.backbone, data.inputs, weights=_weights(recipe, resources), max_tokens=recipe.max_tokens)
     y = data.y.astype(np.float32) if data.task == "regression" else data.y
     return TrainingData.of(inputs, y, domains=Domains.of(domains, len(data)), class_weight=class_weight)
+
+
+def _rule(recipe: Recipe, data: LazyDataset, prepare_for: str | None, *, steps: int, every: int) -> EarlyStopping:
+    """Return by what the epoch is chosen; no run ends early."""
+    if recipe.class_weight is not None:
+        return EarlyStopping(_balanced_error, patience=steps, every=every)
+    if data.task == "regression" or prepare_for == "similar":
+        return EarlyStopping(prepare_for="similar", patience=steps, every=every)
+    return EarlyStopping(_error, patience=steps, every=every)
 
 
 def _error(y: Any, p: Any) -> float:
