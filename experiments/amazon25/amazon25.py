@@ -22,7 +22,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -33,7 +32,18 @@ from clovecal.text import markdown
 from clovecal.text import short_number as number
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from columns import HIERARCHICAL, ORIGINAL, OURS, PAPERS, WITHOUT_LABELS, after, calibrators, heads
+from columns import (
+    HIERARCHICAL,
+    NO_PENALTY,
+    ORIGINAL,
+    OURS,
+    PAPERS,
+    WITHOUT_LABELS,
+    after,
+    calibrators,
+    heads,
+    two_way_interval,
+)
 from shared import OwnStudy
 
 if TYPE_CHECKING:
@@ -171,6 +181,8 @@ def tables(records: list[dict[str, Any]]) -> str:
             parts += [f"## {title[0].upper()}{title[1:]}"]
             for metric, name in METRICS.items():
                 parts += [f"### {name}, and change from the original", columns_table(some, metric)]
+            parts += ["### Differences between columns", differences_table(some)]
+            parts += [f"### From {KNOWN[1]} to {KNOWN[-1]} lines known", growth_table(some)]
             parts.append(coverage_sentence(some))
     parts.append(f"All of it took {sum(one['cpu_seconds'] for one in records) / 3600:.1f} hours of one core.")
     return "\n\n".join(parts)
@@ -186,10 +198,27 @@ def by_line(records: Sequence[Mapping[str, Any]], known: int, column: str, metri
     return {name: float(np.mean(values)) for name, values in sorted(collected.items())}
 
 
-def change(records: Sequence[Mapping[str, Any]], known: int, column: str, metric: str) -> Array:
-    """Return by unseen line what a column changes."""
-    new, old = (by_line(records, known, one, metric) for one in (column, ORIGINAL))
-    return np.array([new[name] - old[name] for name in new])
+def change(records: Sequence[Mapping[str, Any]], known: int, column: str, metric: str, base: str = ORIGINAL) -> str:
+    """Return what a column changes, in the mean over unseen lines, with its interval."""
+    new, old = (cells(records, known, one, metric) for one in (column, base))
+    return interval({key: new[key] - old[key] for key in new})
+
+
+def cells(records: Sequence[Mapping[str, Any]], known: int, column: str, metric: str) -> dict[tuple[str, int], float]:
+    """Return a column's score in each unseen line of each draw."""
+    return {
+        (name, one["config"]["draw"]): found[column][metric]
+        for one in records
+        if one["config"]["known"] == known
+        for name, found in one["scores"].items()
+    }
+
+
+def interval(values: Mapping[tuple[str, int], float]) -> str:
+    """Return the mean over lines of values by line and draw, with its interval."""
+    lines, draws = zip(*values, strict=True)
+    mean, low, high = (number(one, 4, sign=True) for one in two_way_interval(list(values.values()), lines, draws))
+    return f"{mean} [{low}, {high}]"
 
 
 def columns_table(records: Sequence[Mapping[str, Any]], metric: str) -> str:
@@ -200,18 +229,32 @@ def columns_table(records: Sequence[Mapping[str, Any]], metric: str) -> str:
         cells = [column]
         for k in known:
             mean = number(float(np.mean(list(by_line(records, k, column, metric).values()))), 4)
-            cells.append(mean if column == ORIGINAL else f"{mean} ({interval(change(records, k, column, metric))})")
+            cells.append(mean if column == ORIGINAL else f"{mean} ({change(records, k, column, metric)})")
         lines.append(cells)
     return markdown(["", *(f"{k} lines known" for k in known)], lines)
 
 
-def interval(values: Array) -> str:
-    """Return the mean with Student's 95% interval over the lines left out."""
-    half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    low, mean, high = (
-        number(float(one), 4, sign=True) for one in (values.mean() - half, values.mean(), values.mean() + half)
-    )
-    return f"{mean} [{low}, {high}]"
+def differences_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return what CLOvE's penalty changes, and what the fit on known lines is worth to a few labels, in Brier score."""
+    known = [k for k in KNOWN if any(one["config"]["known"] == k for one in records)]
+    pairs = ((PAPERS, NO_PENALTY), ("robust", "naive"), (after(50), HIERARCHICAL), (after(50), ALONE[50]))
+    lines = [[f"{new} − {base}", *(change(records, k, new, "brier", base) for k in known)] for new, base in pairs]
+    return markdown(["Brier score", *(f"{k} lines known" for k in known)], lines)
+
+
+def growth_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return what more lines change for each column, on the same unseen lines and draws."""
+    few, many = KNOWN[1], KNOWN[-1]
+    if not all(any(one["config"]["known"] == k for one in records) for k in (few, many)):
+        return ""
+    lines = []
+    for column in COLUMNS:
+        row = [column]
+        for metric in METRICS:
+            before, afterwards = (cells(records, k, column, metric) for k in (few, many))
+            row.append(interval({key: afterwards[key] - before[key] for key in before.keys() & afterwards.keys()}))
+        lines.append(row)
+    return markdown(["change", *METRICS.values()], lines)
 
 
 def covered(records: Sequence[Mapping[str, Any]], known: int, labels: str) -> tuple[float, float, int]:
@@ -242,6 +285,7 @@ SHOWN = {
     HIERARCHICAL: ("#0072b2", "D"),
     after(50): ("#009e73", "P"),
     PAPERS: ("#d55e00", "v"),
+    NO_PENALTY: ("#999999", "x"),
     OURS: ("#cc79a7", "*"),
 }
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from clovecal.selection import RankedCandidate, rank
 from clovecal.text import markdown
 from clovecal.text import short_number as number
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from columns import NO_PENALTY, ORIGINAL, OURS, PAPERS, WITHOUT_LABELS, after
+from columns import HIERARCHICAL, NO_PENALTY, ORIGINAL, OURS, PAPERS, WITHOUT_LABELS, after, two_way_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,6 +56,8 @@ def tables(records: list[dict[str, Any]]) -> str:
     for metric, title in METRICS.items():
         parts += [f"### In the kind of picture not seen: {title}", heads_table(records, metric)]
     parts += ["### What a column changes, over all heads", changes_table(records)]
+    parts += ["### Differences between columns, over all heads", differences_table(records)]
+    parts += ["### What an objective changes against ERM", objectives_table(records)]
     parts += ["### By the kind left out: the plain head (ERM)", domains_table(records)]
     parts += ["### Choosing among everything", choices_table(records)]
     parts += ["### Calibration in the known kinds and accuracy in the new one", correlations_table(records)]
@@ -90,15 +91,15 @@ def heads_table(records: Sequence[Record], metric: str) -> str:
     return markdown(["", *(TITLES[head] for head in heads)], lines)
 
 
-def changes(records: Sequence[Record], column: str, metric: str) -> Array:
+def changes(records: Sequence[Record], column: str, metric: str, base: str = ORIGINAL) -> Array:
     """Return what a column changes, mean over heads, by seed and kind left out."""
     heads = heads_of(records)
-    found = [cube(records, head, column, metric) - cube(records, head, ORIGINAL, metric) for head in heads]
+    found = [cube(records, head, column, metric) - cube(records, head, base, metric) for head in heads]
     return np.asarray(np.mean(found, axis=0))
 
 
 def changes_table(records: Sequence[Record]) -> str:
-    """Return what each column changes, with an interval over the kinds left out, and in how many cases it is better."""
+    """Return what each column changes, with an interval, and in how many cases it is better."""
     shown = ("accuracy", "ece", "brier")
     head = [""]
     for metric in shown:
@@ -109,9 +110,34 @@ def changes_table(records: Sequence[Record]) -> str:
         for metric in shown:
             change = changes(records, column, metric)
             better = change > 0 if metric == "accuracy" else change < 0
-            cells += [interval(change.mean(axis=0)), f"{int(better.sum())} of {better.size}"]
+            cells += [interval(change), f"{int(better.sum())} of {better.size}"]
         lines.append(cells)
     return markdown(head, lines)
+
+
+def differences_table(records: Sequence[Record]) -> str:
+    """Return what CLOvE's penalty changes, robust beside naive, and labels beside the fit without any."""
+    pairs = ((PAPERS, NO_PENALTY), ("robust", "naive"), (HIERARCHICAL, "temperature"), (after(50), HIERARCHICAL))
+    lines = [
+        [f"{new} − {base}", *(interval(changes(records, new, metric, base)) for metric in METRICS)]
+        for new, base in pairs
+    ]
+    return markdown(["", *METRICS.values()], lines)
+
+
+def objectives_table(records: Sequence[Record]) -> str:
+    """Return each objective's difference from ERM, of heads as they are and after a temperature."""
+    lines = []
+    for head in heads_of(records):
+        if head != "erm":
+            cells = [TITLES[head]]
+            for column, metric in ((ORIGINAL, "accuracy"), (ORIGINAL, "ece"), ("temperature", "ece")):
+                cells.append(interval(cube(records, head, column, metric) - cube(records, "erm", column, metric)))
+            chosen = [one["penalty"] for one in records if one["config"]["head"] == head]
+            weights = sorted({one for one in chosen if one is not None})
+            cells.append(", ".join(f"{one:g} ({chosen.count(one)})" for one in weights))
+            lines.append(cells)
+    return markdown(["", "accuracy", "ECE", "ECE after temperature", "weights chosen"], lines)
 
 
 def domains_table(records: Sequence[Record]) -> str:
@@ -167,10 +193,11 @@ def choices_table(records: Sequence[Record]) -> str:
     for title in (plain, *titles, random, best):
         scores = [scores_by(title, found) for found in places.values()]
         change = np.array([one["accuracy"] for one in scores]) - base
+        kinds, seeds = [at for _, at in places], [seed for seed, _ in places]
         lines.append([
             title,
             *(number(float(np.mean([one[metric] for one in scores])), 3) for metric in ("accuracy", "ece", "brier")),
-            "" if title == plain else interval(_by_kind(change, list(places))),
+            "" if title == plain else _interval(change, kinds, seeds),
         ])  # fmt: skip
     head = ["choice", "accuracy", "ECE", "Brier score", "accuracy − the plain head's"]
     named = []
@@ -235,16 +262,14 @@ def _correlation(points: Array) -> float:
     return float(np.asarray(np.corrcoef(points.T))[0, 1])
 
 
-def _by_kind(values: Array, keys: Sequence[tuple[int, str]]) -> Array:
-    return np.array([np.mean(values[[at == kind for _, at in keys]]) for kind in sorted({at for _, at in keys})])
-
-
 def interval(values: Array) -> str:
-    """Return the mean with Student's 95% interval over the kinds left out, each averaged over seeds."""
-    half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    low, mean, high = (
-        number(float(one), 3, sign=True) for one in (values.mean() - half, values.mean(), values.mean() + half)
-    )
+    """Return the mean of values by seed (rows) and kind left out (columns), with its interval."""
+    seeds, kinds = np.indices(values.shape)
+    return _interval(values.ravel(), kinds.ravel(), seeds.ravel())
+
+
+def _interval(values: Array, kinds: Any, seeds: Any) -> str:
+    mean, low, high = (number(one, 3, sign=True) for one in two_way_interval(values, kinds, seeds))
     return f"{mean} [{low}, {high}]"
 
 
