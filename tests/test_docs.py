@@ -16,6 +16,8 @@ def test_python_blocks_of_a_page_run_in_order(page, capsys):
     namespace: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, page.name, "exec"), namespace)
+        if "# the second weight is near 0" in block:
+            assert abs(float(namespace["model"].weight[0, 1])) < 0.1
     assert capsys.readouterr().out
 
 

@@ -215,6 +215,30 @@ def test_a_damaged_preparation_is_refused(leaves, tmp_path):
         load_network(folder_of(done), resources=CPU)
 
 
+def test_progress_is_told_of_one_piece_of_work_at_a_time(leaves):
+    class OneAtATime:  # as on a terminal, where a bar disappears when the next begins
+        def __init__(self):
+            self.begun = []
+
+        def task(self, what, total=None):
+            self.begun.append(what)
+            return Bar(self, what)
+
+    class Bar:
+        def __init__(self, progress, what):
+            self.progress, self.what = progress, what
+
+        def advance(self, more=1):
+            self.at(more)
+
+        def at(self, done, total=None):
+            assert self.progress.begun[-1] == self.what
+
+    progress = OneAtATime()
+    prepare(RECIPE, leaves.part("train"), prepare_for="unstable", resources=CPU, progress=progress)
+    assert progress.begun == ["Reading features", "Training heads"]
+
+
 def test_of_very_many_rows_some_are_drawn(leaves, monkeypatch):
     monkeypatch.setattr(preparing, "_MOST_ROWS", 300)
     rows = leaves.part("train")

@@ -153,9 +153,10 @@ def prepare(
     resources, rows = resources or Resources(), data
     if len(data) > _MOST_ROWS:
         rows = data.select(np.sort(np.random.default_rng(seed).choice(len(data), _MOST_ROWS, replace=False)))
-    reading, training = progress.task("Reading features"), progress.task("Training heads")
+    reading = progress.task("Reading features")
     features = predict(new_network(recipe, data, seed=seed, resources=resources), recipe, rows, resources=resources)
     reading.at(1, 1)
+    training = progress.task("Training heads")  # which ends the one before
     asked = asked_objective(recipe)
     head = CloveClassifier(
         prepare_for=prepare_for,
