@@ -39,7 +39,9 @@ from clovecal.training.head.stopping import LowestObjective
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "selection"))
-from _candidates import DEVELOPMENT, VERDICT, table
+from _candidates import FIRST as DEVELOPMENT
+from _candidates import SEEN as VERDICT
+from _candidates import table
 from shared import OwnStudy, seed_of
 
 Array = NDArray[np.float64]

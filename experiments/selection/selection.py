@@ -29,7 +29,19 @@ from clovecal.text import short_number as number
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from _candidates import CANDIDATES, DEVELOPMENT, VERDICT, Config, Predictions, configs, predictions, prepare
+from _candidates import (
+    CANDIDATES,
+    DEVELOPMENT,
+    SEEN,
+    TABLES,
+    VERDICT,
+    Config,
+    Predictions,
+    configs,
+    predictions,
+    prepare,
+)
+from _first_rule import departures
 from shared import OwnStudy
 
 Array = NDArray[np.float64]
@@ -45,6 +57,7 @@ POOLS: Mapping[str, Callable[[Any], bool]] = {
 OWN_CRITERIA = ("ece", "debiased-ece", "mmce")
 RULES: Mapping[str, str] = {
     "unstable": 'prepare_for="unstable"',
+    "unstable, held out": 'prepare_for="unstable", held_out',
     "similar": 'prepare_for="similar"',
     "similar, held out": 'prepare_for="similar", held_out',
     "log-loss": "in-domain log-loss, as it is",
@@ -54,6 +67,7 @@ RULES: Mapping[str, str] = {
     "debiased-ece": "debiased-ece",
     "debiased-ece, half-skill": "debiased-ece, half-way floor",
     "mmce": "mmce",
+    "first": 'the rule that "unstable" had first',
     "confidence set": "log-loss in the 90% confidence set of the departure",
     "one error": "log-loss within a standard error of the lowest departure",
     "quarter error": "log-loss within a quarter of a standard error of it",
@@ -65,12 +79,23 @@ CLAIMS = (
     ("similar, held out", "log-loss", "real"),
     ("similar, held out", "held-out log-loss", "real"),
     ("unstable", "debiased-ece", "planted"),
+    ("unstable", "debiased-ece", "planted, no domain means"),
+    ("unstable", "debiased-ece", "real"),
+    ("unstable", "first", "planted"),
+    ("unstable", "first", "planted, no domain means"),
+    ("unstable", "first", "real"),
+    ("unstable", "random", "planted"),
+    ("unstable", "random", "planted, no domain means"),
+    ("unstable", "random", "real"),
     ("unstable", "ece", "planted"),
     ("unstable", "mmce", "planted"),
     ("unstable", "quarter error", "planted"),
     ("unstable", "confidence set", "planted"),
+    ("unstable, held out", "unstable", "planted"),
+    ("unstable, held out", "debiased-ece", "planted"),
 )
-PRICES = (("unstable", "similar"), ("unstable", "similar, held out"))
+PRICES = (("unstable", "similar"), ("unstable, held out", "similar, held out"))
+DEALS = 8  # as many as `select` makes
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -84,21 +109,42 @@ def run(config: Config) -> dict[str, Any]:
     measured: dict[str, Selection] = {
         name: cc.select(known, made.y, domains=made.domains, criterion=name) for name in OWN_CRITERIA
     }
-    measured["similar, held out"] = cc.select(
-        known, made.y, domains=made.domains, prepare_for="similar", held_out=held_out
-    )
+    for aim in cc.selection.PREPARE_FOR:
+        measured[f"{aim}, held out"] = cc.select(
+            known, made.y, domains=made.domains, prepare_for=aim, held_out=held_out
+        )
+    first = departures(_recalibrated(known, made), made.y, made.domains)
     return {
         "rows": len(made.y),
         "known_domains": len(np.unique(made.domains)),
         "new_rows": len(made.new_y),
-        "choices": {name: _choices(made, known, measured, pool) for name, pool in POOLS.items()},
+        "choices": {name: _choices(made, known, measured, first, pool) for name, pool in POOLS.items()},
         "new_brier": {one.name: round(float(value), 6) for one, value in zip(CANDIDATES, new, strict=True)},
         "cpu_seconds": round(time.process_time() - started, 1),
     }
 
 
+def _recalibrated(known: Mapping[str, Array], made: Predictions) -> dict[str, Array]:
+    """Return each candidate's predictions as `select` judges them: the mean over deals of recalibrated ones."""
+    domains = cc.domains.Domains.of(made.domains, len(made.y))
+    rng = np.random.default_rng(0)
+    deals = [domains.deal(2, rng) for _ in range(DEALS)]
+    found = {}
+    for name, p in known.items():
+        total = np.zeros_like(p)
+        for part in deals:
+            for judged in (part == 0, part == 1):
+                total[judged] += cc.NaiveIsotonic().fit(p[~judged], made.y[~judged]).predict(p[judged]) / DEALS
+        found[name] = total
+    return found
+
+
 def _choices(
-    made: Predictions, known: Mapping[str, Array], measured: Mapping[str, Selection], pool: Callable[[Any], bool]
+    made: Predictions,
+    known: Mapping[str, Array],
+    measured: Mapping[str, Selection],
+    first: Mapping[str, float],
+    pool: Callable[[Any], bool],
 ) -> Choices:
     """Return what each rule chooses from one pool."""
     names = [one.name for one in CANDIDATES if pool(one)]
@@ -109,7 +155,8 @@ def _choices(
     for criterion in OWN_CRITERIA:
         best[criterion] = _best(measured[criterion], names, None, base_rate)
     best["debiased-ece, half-skill"] = _best(measured["debiased-ece"], names, "half-skill", base_rate)
-    best["similar, held out"] = _best(measured["similar, held out"], names, None, base_rate)
+    for aim in cc.selection.PREPARE_FOR:
+        best[f"{aim}, held out"] = _best(measured[f"{aim}, held out"], names, None, base_rate)
     p = made.in_domain[places].astype(np.float64)
     best["log-loss"] = names[int(np.argmin(-np.log(np.where(made.y == 1, p, 1 - p)).mean(axis=1)))]
     p = made.held_out[places].astype(np.float64)
@@ -117,6 +164,7 @@ def _choices(
     accuracy = [np.mean((known[name] > 0.5) == made.y) for name in names]
     best["accuracy"] = names[int(np.argmax(accuracy))]
     able = [one for one in unstable.table if one.excluded is None]
+    best["first"] = min((one.name for one in able), key=first.__getitem__, default=None)
     alike = unstable.not_told_apart
     best["confidence set"] = _lowest_loss([one for one in able if alike is None or one.name in alike])
     for rule, errors in (("one error", 1.0), ("quarter error", 0.25)):
@@ -154,9 +202,14 @@ def _within(able: Sequence[RankedCandidate], errors: float, domains: NDArray[Any
 
 def tables(records: list[dict[str, Any]]) -> str:
     """Return markdown, every table from the records alone."""
-    halves = {"The verdict's tables": VERDICT, "The tables that rules were fixed on": DEVELOPMENT}
+    groups = {
+        "The verdict's tables, which no rule had seen": VERDICT,
+        "The tables that the first rule was judged on": SEEN,
+        "Both of these, on which nothing was fixed": (*SEEN, *VERDICT),
+        "The tables that the rule was chosen on": DEVELOPMENT,
+    }
     parts = []
-    for title, names in halves.items():
+    for title, names in groups.items():
         chosen = [one for one in records if one["config"]["table"] in names]
         if chosen:
             counts = f"{len({one['config']['table'] for one in chosen})} tables, {len(chosen)} domains left out"
@@ -192,10 +245,10 @@ def _price_table(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _by_table(records: Sequence[dict[str, Any]]) -> str:
-    shown = ("unstable", "similar", "similar, held out", "log-loss", "debiased-ece", "random")
+    shown = ("unstable", "first", "similar", "similar, held out", "debiased-ece", "random")
     pools = ("real", "planted")
     lines = []
-    for name in (*DEVELOPMENT, *VERDICT):
+    for name in TABLES:
         of_table = [one for one in records if one["config"]["table"] == name]
         if of_table:
             values = [number(excess(of_table, rule, pool)[name]) for pool in pools for rule in shown]
@@ -255,7 +308,7 @@ STUDY = OwnStudy(
     run=run,
     tables=tables,
     line=line,
-    parts=(*DEVELOPMENT, *VERDICT),
+    parts=TABLES,
 )
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ NEIGHBOURS = {
     "columns",
     "shared",
     "_candidates",
+    "_first_rule",
+    "_tables",
     "_classifiers",
     "_findings",
     "_scenarios",

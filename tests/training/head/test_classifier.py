@@ -124,8 +124,8 @@ def test_the_head_for_unstable_domains_departs_least_and_the_one_for_similar_dom
     # By hand: −.8 log .8 − .2 log .2 = .5004 and −.75 log .75 − .25 log .25 = .5623.
     assert [one.log_loss for one in chosen.candidates] == pytest.approx([0.5004, 0.5623], abs=1e-4)
     assert [one.accuracy for one in chosen.candidates] == pytest.approx([0.8, 0.75])
-    # The first cue's gap is ±.1 along the labels it says, of which the slope sees ±.1: its square is .01.
-    assert [one.departure for one in chosen.candidates] == pytest.approx([0.1, 0.0], abs=0.005)
+    # The first cue is right in .9 and in .7: slopes of log 9 = 2.197 and log 7/3 = .847, .675 from their mean of 1.522.
+    assert [one.departure for one in chosen.candidates] == pytest.approx([0.675 / 1.522, 0.0], abs=0.005)
     price = chosen.price
     assert (price.unstable, price.similar) == ("penalised 1", "erm")
     assert price.accuracies == pytest.approx((0.75, 0.8))

@@ -69,8 +69,8 @@ class HeadCandidate:
     log_loss
         The mean over domains.
     departure
-        How far domains depart from one calibration for all: the root of the mean square, noise taken off, at least 0;
-        None where there was nothing to choose among.
+        How far the domains' own calibration lines depart from their mean, as in `clovecal.select`; None where there was
+        nothing to choose among.
     excluded
         Why it could not be chosen for unstable domains, or None.
     message
