@@ -68,7 +68,8 @@ class CloveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Which of the trained heads to predict with. "unstable": what visibly varies among the known domains may vary
         further in a new one, or reverse; a head that is trained to be calibrated alike in all of them. "similar": new
         domains come from where the known ones came; the head of the lowest log-loss on held-out rows. Both are kept,
-        `choose` changes from one to the other, and ``price_`` says what each costs.
+        `choose` changes from one to the other, and ``price_`` says what each costs. "unstable" is the default, because
+        plain ERM, which "similar" nearly always is, needs no class of its own (decision 0020 has its price on tables).
     objective
         What is minimised. "auto": the risk alone (ERM), V-REx of two strengths and IRM, each to be a candidate; or one
         by its name in `clovecal.training.objectives.objective_names`: "clove" is the paper's.

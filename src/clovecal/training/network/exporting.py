@@ -110,7 +110,7 @@ def export(
         domains come from where the known ones came), as in `CloveClassifier`: heads on the features of the backbone
         before its training choose the objective and the strength of its penalty, and the network is trained with
         those. They try V-REx of several strengths, or the strengths of the recipe's objective if that has a penalty.
-        None: as the recipe says.
+        None, the default, as the recipe says: what preparing costs on real images has not been measured.
     seed, resources
         As in `clovecal.training.network.training.train`.
     overwrite
