@@ -183,6 +183,17 @@ def test_the_pictures_that_were_studied_are_those_of_the_records() -> None:
         assert one["rows"]["new"] == (~known).sum() - 100
 
 
+@pytest.fixture(scope="module")
+def claims() -> str:
+    """Return the list of the paper's claims."""
+    return (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+def points(change: float) -> str:
+    """Return a change of accuracy in percentage points."""
+    return f"{100 * change:+.1f} points".replace("-", "−")
+
+
 def readme_of(name: str) -> str:
     """Return a README's words above its tables, on one line."""
     text = (FOLDER / name / "README.md").read_text(encoding="utf-8").partition("<!-- table")[0]
@@ -281,7 +292,7 @@ KINDS = ("art_painting", "cartoon", "photo", "sketch")
 PAPERS, CONTROL, OURS = "CLOvE (paper's)", "its head, λ = 0", "CLOvE (ours)"
 
 
-def test_what_is_said_of_the_pictures_is_in_the_records() -> None:
+def test_what_is_said_of_the_pictures_is_in_the_records(claims: str) -> None:
     found = records.read(FOLDER / "pacs" / "results.jsonl")
     text = readme_of("pacs")
     assert len(found) == 4 * 5 * 7
@@ -347,19 +358,25 @@ def test_what_is_said_of_the_pictures_is_in_the_records() -> None:
 
     related = {}
     for kind, seed in scores("original", "ece"):
-        points = [
+        models = [
             (model["known"]["mean_ece"], model["new"]["accuracy"])
             for head in heads
             for name, model in by[head, kind, seed]["scores"].items()
             if "labels" not in name
         ]
-        assert len(points) == 92
-        related[kind, seed] = float(stats.pearsonr(*zip(*points, strict=True)).statistic)
+        assert len(models) == 92
+        related[kind, seed] = float(stats.pearsonr(*zip(*models, strict=True)).statistic)
     assert f"{over_both(related, 2)} (−.28 to .16" in text
     assert [round(one(related.values()), 2) for one in (min, max)] == [-0.28, 0.16]
+    assert f"[PACS](pacs/README.md)): {np.mean(list(related.values())):+.2f} |".replace("-", "−") in claims
+    robust, clove, control = (
+        points(float(np.mean(list(change(name, "original", "accuracy").values()))))
+        for name in ("robust", PAPERS, CONTROL)
+    )
+    assert f"over seven objectives: robust {robust}, CLOvE {clove}, its head without the penalty {control};" in claims
 
 
-def test_what_is_said_of_the_reviews_is_in_the_records() -> None:
+def test_what_is_said_of_the_reviews_is_in_the_records(claims: str) -> None:
     found = records.read(FOLDER / "amazon25" / "results.jsonl")
     text = readme_of("amazon25")
     assert len(found) == 4 * (20 + 10)
@@ -412,6 +429,13 @@ def test_what_is_said_of_the_reviews_is_in_the_records() -> None:
         new, old = (cells(column, known, metric="accuracy") for column in (PAPERS, "original"))
         accuracy.append(over_both({key: new[key] - old[key] for key in new}, 3).partition(" ")[0])
     assert "accuracy {}, {}, {}, {}, Brier".format(*accuracy) in text
+    listed = []
+    for column in ("robust", PAPERS, CONTROL):
+        new, old = (cells(one, 20, metric="accuracy") for one in (column, "original"))
+        lines = {name for name, _ in new}
+        by_line = [np.mean([new[key] - old[key] for key in new if key[0] == name]) for name in sorted(lines)]
+        listed.append(points(float(np.mean(by_line))))
+    assert "lines known: robust {}, CLOvE {}, its head without the penalty {} |".format(*listed) in claims
     without = [name for name in next(iter(found[0]["scores"].values())) if "labels" not in name and name != "original"]
     for column in without:
         for known, rows in shown:
