@@ -361,16 +361,22 @@ def test_two_processes_train_together_and_one_does_the_rest(tmp_path):
     assert len(records.read(wilds.results_of(tmp_path))) == 2 * len(wilds.COLUMNS)
 
 
-def test_the_command_goes_from_nothing_to_the_table(tmp_path):
-    options = ["--dataset", "civilcomments", "--miniature", "--rows", "600", "--seeds", "1", "--head-steps", "5"]
+@pytest.mark.parametrize("dataset", NAMES)
+def test_the_command_goes_from_nothing_to_the_tables(tmp_path, dataset):
+    rows = "600" if dataset == "civilcomments" else "200"
+    options = ["--dataset", dataset, "--miniature", "--rows", rows, "--size", "8", "--seeds", "1", "--head-steps", "5"]
     options += ["--epochs", "1", "--objective", "erm", "--device", "cpu", "-o", str(tmp_path)]
+    heads = ["--column", "clove-paper", "--column", "clove"] if dataset != "poverty" else []
+    options += ["--column", "original", "--column", "robust", *heads]
+    options += [word for fit_on in TWO_SPLITS.get(dataset, ()) for word in ("--fit-on", fit_on)]
     dry = CliRunner().invoke(cli.group, ["reproduce", "wilds", *options, "--dry-run"])
     assert dry.exit_code == 0, dry.output
     assert "1 networks (0 trained already)" in dry.stdout
     assert not wilds.results_of(tmp_path).exists()
     result = CliRunner().invoke(cli.group, ["reproduce", "wilds", *options])
     assert result.exit_code == 0, result.output
-    assert "| ERM |" in result.stdout
+    columns = "original | robust (risk) |" + (" CLOvE (paper, λ = 100) | CLOvE |" if heads else "")
+    assert result.stdout.count(f"| algorithm | {columns}\n") == 2 * len(TWO_SPLITS.get(dataset, ["val"]))
     assert (tmp_path / "wilds.png").stat().st_size > 10_000
     assert (tmp_path / "tables.md").read_text().strip() in result.stdout
     again = CliRunner().invoke(cli.group, ["reproduce", "wilds", "--tables-only", "-o", str(tmp_path)])

@@ -78,10 +78,11 @@ def evaluate(data: LazyDataset, y_pred: Any) -> dict[str, float]:
 
     Notes
     -----
-    A *group*, in the words of WILDS and the paper, is the toxic or the civil comments that mention one identity: 16 in
-    all. ``average_group_accuracy`` is the plain mean over them, ``worst_group_accuracy`` the lowest (the leaderboard's
-    figure). ``average_domain_accuracy`` and ``worst_domain_accuracy`` are over the eight identities, both labels
-    together. A group without rows is left out; the ``wilds`` package counts it as 0.
+    A *group*, in the words of WILDS, is the toxic or the civil comments that mention one identity: 16 in all.
+    ``average_group_accuracy`` is the plain mean over them, ``worst_group_accuracy`` the lowest (the leaderboard's
+    figure). The paper's "average group accuracy" (table 3) is read as the former; it does not define its groups.
+    ``average_domain_accuracy`` and ``worst_domain_accuracy`` are over the eight identities, both labels together. A
+    group without rows is left out; the ``wilds`` package counts it as 0.
 
     Examples
     --------
