@@ -30,7 +30,7 @@ class EarlyStopping:
     criterion
         None: what ``prepare_for`` says, or "log-loss" without it. Otherwise "log-loss" (the sum over domains; the
         squared error for regression), one of `clovecal.selection.CRITERIA` such as "ece" (recalibrated and judged on
-        different rows), "departure" (between domains, after one recalibration for all, by which `clovecal.select`
+        different rows), "departure" (of the domains' calibration lines from their mean, by which `clovecal.select`
         prepares for unstable domains; a state without skill is never the best), or a callable ``metric(y, p) -> float``
         to sum over domains (one that `per_domain` knows to be better when higher is negated).
     patience
