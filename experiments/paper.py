@@ -194,7 +194,7 @@ def _colored_mnist() -> list[list[str]]:
             "figure S7",
             "the same relation in both settings, the penalty's erratic",
             "[drawn as the paper draws it](colored-mnist/README.md)",
-            "ECE: reproduced; the penalty's erratic part is one of scale",
+            "ECE: reproduced; what is erratic of the penalty is partly its scale",
             "(.05, ·) has one seed.",
         ],
     ]
