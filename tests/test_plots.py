@@ -266,3 +266,19 @@ def test_drawing_needs_no_display_and_imports_no_pyplot(audit, ax):
     before = "matplotlib.pyplot" in sys.modules
     plots.reliability_diagram(audit, ax)
     assert ("matplotlib.pyplot" in sys.modules) == before
+
+
+@pytest.mark.parametrize("name", ["$\\frac{$", "US$ and CA$", "\x1b[2J", "_hidden"])
+def test_a_name_is_no_formula_and_no_command(name, ax, tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.1, 0.9, 400)
+    y = (rng.uniform(size=400) < p).astype(int)
+    audit = cc.audit(y, p, domains=np.array([name, "b"], dtype=object)[np.arange(400) % 2], resamples=50)
+    ax = plots.reliability_diagram(audit, ax)
+    ax.figure.savefig(tmp_path / "drawn.png")  # an unbalanced formula raises here
+    drawn = [text.get_text().replace(r"\$", "$").strip() for text in ax.get_legend().get_texts()]
+    shown = name.replace("\x1b", "\\x1b")
+    assert any(text.startswith(f"{shown} (ECE ") for text in drawn)
+    ax = plots.error_by_domain(audit.calibration, Figure().add_subplot())
+    ax.figure.savefig(tmp_path / "drawn.png")
+    assert shown in [tick.get_text().replace(r"\$", "$").strip() for tick in ax.get_yticklabels()]

@@ -11,6 +11,7 @@ from clovecal.auditing import Audit
 from clovecal.domains import DomainResult, Name
 from clovecal.errors import InputError, needs
 from clovecal.selection import Selection
+from clovecal.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +88,7 @@ def reliability_diagram(audit: Audit, ax: Axes | None = None, *, domains: Sequen
             linewidth=1.2,
             elinewidth=0.8,
             capsize=2,
-            label=f"{name} (ECE {audit.calibration.by_domain[name]:.3f})",
+            label=f"{_as_text(name)} (ECE {audit.calibration.by_domain[name]:.3f})",
         )
         top = max(top, curve.high[shown].max(initial=0.0), curve.confidence[shown].max(initial=0.0))
     overall = audit.curve
@@ -150,7 +151,7 @@ def error_by_domain(
     ax.hlines(height, low, high, color=COLOURS[0], linewidth=2)
     ax.plot([result.by_domain[name] for name in names], height, "o", color=COLOURS[1], label="estimate")
     ax.axvline(result.overall, color="black", linewidth=1, linestyle=":", label=f"all rows: {result.overall:.3f}")
-    ax.set_yticks(height, [str(name) for name in names])
+    ax.set_yticks(height, [_as_text(name) for name in names])
     ax.set_xlabel(f"{label or result.metric} (bar: confidence interval)")
     ax.set_xlim(left=0)
     ax.legend(fontsize="small", frameon=False, loc="lower right")
@@ -271,7 +272,9 @@ def loss_against_departure(selection: Selection, ax: Axes | None = None) -> Axes
     ax.plot(*zip(*((x, y) for x, y, _ in front), strict=True), color="black", linewidth=1, label="none better in both")
     for (kind, chosen), colour, marker in zip(selection.choices.items(), COLOURS, MARKERS, strict=False):
         x, y = next((x, y) for x, y, name in models if name == chosen)
-        ax.plot(x, y, marker, color=colour, markersize=9, linestyle="none", label=f"for {kind} domains: {chosen}")
+        ax.plot(
+            x, y, marker, color=colour, markersize=9, linestyle="none", label=f"for {kind} domains: {_as_text(chosen)}"
+        )
     ax.set_xlabel("departure between domains after one recalibration")
     ax.set_ylabel("log-loss in domains left out" if selection.left_out else "log-loss in known domains")
     ax.legend(fontsize="small", frameon=False)
@@ -354,6 +357,15 @@ def _worth_showing(audit: Audit, most: int) -> list[Name]:
     able = [name for name in audit.by_evidence if (audit.curve_by_domain[name].count >= _FEWEST_ROWS).any()]
     flagged = set(audit.miscalibrated)
     return sorted(able, key=lambda name: (name not in flagged, 0 if name in flagged else -audit.rows[name]))[:most]
+
+
+def _as_text(name: Name) -> str:
+    """Return a name as a figure shows it.
+
+    Matplotlib reads what stands between dollars as mathematics, and leaves out of a legend what begins with a low line.
+    """
+    text = printable(str(name)).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def _known(ood_accuracy: Mapping[str, float], name: str) -> float:

@@ -14,7 +14,9 @@ import pytest
 
 import clovecal as cc
 from clovecal import report as report_package
+from clovecal.expecting import repairs
 from clovecal.report import Report, render, write_report
+from clovecal.text import printable
 
 for package in ("jinja2", "altair", "vl_convert"):
     pytest.importorskip(package, reason=f"needs {package}: pip install 'clovecal[report]'")
@@ -139,6 +141,79 @@ def test_hostile_names_and_titles_stay_text(table_of, report_of):
     assert HOSTILE in parsed.text
     charts = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.S)[1])
     assert charts["errors"]["datasets"]["domains"][0]["name"] == HOSTILE
+
+
+# What JavaScript's objects have without being asked, what ends a script or an attribute, and what is not printed.
+NAMES = (
+    "constructor",
+    "__proto__",
+    "toString",
+    "hasOwnProperty",
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)" \' `${alert(1)}`',
+    "<!--<script>",
+    "]]>&lt;b&gt;",
+    "a\u2028b\u2029c",
+    "\x00\x1b[2J\u202e",
+)
+HARMLESS = tuple(f"n{sorted(NAMES).index(name):02}" for name in NAMES)  # in the same order
+
+
+@pytest.fixture(scope="module")
+def hostile(table_of, report_of):
+    """A page whose domains, models and captions have hostile names, and one with as many harmless ones."""
+    pages = []
+    for names in (NAMES, HARMLESS):
+        table = table_of(len(NAMES))
+        code = np.repeat(np.arange(len(NAMES)), len(table["y"]) // len(NAMES))
+        table["domains"] = np.array(names, dtype=object)[code]
+        models = {name: np.clip(table["p"] + number / 100, 0, 1) for number, name in enumerate(names)}
+        selection = cc.select(models, table["y"], domains=table["domains"])
+        said = {"title": names[4], "source": names[6], "command": names[5], "notes": list(names), "model": names[7]}
+        with pytest.MonkeyPatch.context() as quicker:
+            quicker.setattr(repairs, "MOST_FOLDS", 2)
+            pages.append(render(report_of(table, selection=selection, **said)))
+    return pages
+
+
+def _charts_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.S)[1])
+
+
+def test_wherever_a_name_lands_it_is_text(hostile):
+    found, harmless = map(_Page, hostile)
+    assert [tag for tag, _ in found.tags] == [tag for tag, _ in harmless.tags]
+    assert [set(attributes) for _, attributes in found.tags] == [set(attributes) for _, attributes in harmless.tags]
+    assert found.ids == harmless.ids  # no name becomes one
+    shown = "".join(found.text)
+    said = "".join(str(value) for _, attributes in found.tags for value in attributes.values())
+    for name, other in zip(map(printable, NAMES), HARMLESS, strict=True):
+        assert found.text.count(name) == harmless.text.count(other) > 1
+        assert f"{name}: half of the scores" in said
+    assert not set(shown + said) & set("\x00\x1b\u2028\u2029\u202e")
+
+
+def test_data_of_charts_cannot_end_their_script(hostile):
+    start = hostile[0].index('<script type="application/json" id="charts">')
+    data = hostile[0][start : hostile[0].index("</script>", start)].partition(">")[2]
+    assert not set(data) & set("<>&'\u2028\u2029")
+    names = {one["name"] for one in _charts_of(hostile[0])["errors"]["datasets"]["domains"]}
+    assert names == set(map(printable, NAMES))
+
+
+def test_no_name_of_a_domain_empties_a_chart(hostile):
+    import vl_convert
+
+    def marks(chart):
+        drawn = vl_convert.vegalite_to_svg({**chart, "width": 400})
+        return [drawn.count(what) for what in ("<path", "<line", "<text")]
+
+    found, harmless = map(_charts_of, hostile)
+    assert found.keys() == harmless.keys()
+    for name in found:
+        assert marks(found[name]) == marks(harmless[name]), name
+        assert sum(marks(found[name])) > 20
 
 
 def test_sections_that_do_not_apply_are_left_out(table_of, report_of):

@@ -297,7 +297,8 @@ def _error_chart(report: Report) -> Spec:
     y = names_axis(len(drawn))
     scale = alt.Scale(domain=[axis.low, axis.high], nice=False)
     labels = alt.Axis(values=axis.ticks, format=axis.form())
-    x = alt.X("value:Q", title=words.error_in_full, scale=scale, axis=labels)
+    # Bars are stacked by default, which goes wrong in Vega where a domain is called "constructor".
+    x = alt.X("value:Q", title=words.error_in_full, scale=scale, axis=labels, stack=None)
     colour = alt.Color(
         "finding:N",
         legend=None,

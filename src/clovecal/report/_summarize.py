@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from clovecal.report._drawn import (
     score_histograms,
 )
 from clovecal.selection import Selection
+from clovecal.text import printable
 from clovecal.verdicts import error_digits, finding_meanings, percentage_points, tolerated_in_words
 
 
@@ -238,10 +240,11 @@ def _labels_needed(audit: Audit, labels: Mapping[Name, str]) -> LabelsNeeded | N
 
 
 def _labels(names: Sequence[Name]) -> dict[Name, str]:
-    """Return a text for each domain; 1 and '1' are told apart."""
-    texts = [str(name) for name in names]
+    """Return a text for each domain; 1 and '1' are told apart, as are a line's end in a name and a backslash with n."""
+    texts = [printable(str(name)) for name in names]
+    times = Counter(texts)
     return {
-        name: text if texts.count(text) == 1 else f"{name!r} ({type(name).__name__})"
+        name: text if times[text] == 1 else f"{printable(repr(name))} ({type(name).__name__})"
         for name, text in zip(names, texts, strict=True)
     }
 

@@ -11,6 +11,7 @@ from clovecal.files import check_writable, replacing
 from clovecal.plots import COLOURS
 from clovecal.report import _words
 from clovecal.report._content import Report
+from clovecal.text import printable
 
 _ROWS_AT_FIRST = 100  # of the table of domains; the others are a click or a search away
 _ROWS_TO_SEARCH = 12  # with more domains than this, the table can be searched
@@ -43,6 +44,7 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
     )
     environment.filters.update(
         number=_words.number,
@@ -99,6 +101,11 @@ def _vega(schema_version: str, vl_convert: Any) -> str:
     known = vl_convert.get_vegalite_versions()
     script: str = vl_convert.javascript_bundle(vl_version=wanted if wanted in known else None)
     return script.replace("</script", "<\\/script")
+
+
+def _shown(value: Any) -> Any:
+    """Return text with its control characters escaped, but for ends of lines; what is markup already stays."""
+    return "\n".join(map(printable, value.split("\n"))) if type(value) is str else value
 
 
 def _count(value: float) -> str:
