@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from clovecal import InputError, accuracy, ece
 from clovecal.datasets.folder import image_folder, text_table
+from clovecal.training.loop.checkpoint import Checkpoint
 from clovecal.training.network import exporting, training
 from clovecal.training.network.exporting import export, load_network
 from clovecal.training.network.folder import Description, NetworkFolder, fingerprint
@@ -338,3 +340,116 @@ def test_too_little_memory_is_one_sentence(photos, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "fit", train)
     with pytest.raises(InputError, match="batch_size is 16, too large for the memory of the GPU"):
         export(photos, RECIPE, tmp_path / "out", resources=CPU)
+
+
+# --------------------------------------------------------------------------------------------------- tampered folders
+
+STRANGE = (None, -1, 0.5, float("inf"), 10**30, True, "x", "..", "../../etc/passwd", [], {}, [10**9] * 3, "\x1b[2J")
+
+
+def places(content, path=()):
+    """Yield where there is a value in JSON, of long lists the first two."""
+    if path:
+        yield path
+    inside = content if isinstance(content, dict) else range(min(len(content), 2)) if isinstance(content, list) else ()
+    for name in inside:
+        yield from places(content[name], (*path, name))
+
+
+def with_another(content, path, value):
+    changed = json.loads(json.dumps(content))
+    holder = changed
+    for name in path[:-1]:
+        holder = holder[name]
+    holder[path[-1]] = value
+    return changed
+
+
+def used_or_refused(use):
+    """Call, and demand a result or the one sentence of an input error."""
+    said = None
+    try:
+        use()
+    except InputError as error:
+        said = str(error)
+    assert said is None or "\n" not in said
+    return said
+
+
+@pytest.fixture(scope="module")
+def small(place_of_photos, tmp_path_factory):
+    """A network, and a run that has ended but for its last step: there is a checkpoint."""
+    table = place_of_photos / "few.csv"
+    lines = (place_of_photos / "photos.csv").read_text().splitlines()
+    table.write_text("\n".join(lines[:25]))
+    data = image_folder(place_of_photos, table, test_domains=["zoo"])
+    recipe, folder = Recipe("tiny-image", epochs=2, batch_size=8, objective="coral"), tmp_path_factory.mktemp("small")
+    export(data, recipe, folder / "whole", resources=CPU)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NetworkFolder, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            export(data, recipe, folder / "half", resources=CPU, checkpoint_every=1)
+    return data, recipe, folder
+
+
+def test_a_tampered_description_ends_in_a_network_or_in_a_sentence(small):
+    data, _, folder = small
+    file = folder / "whole" / "network.json"
+    known, draw = file.read_text(), np.random.default_rng(0)
+    content, refused = json.loads(known), []
+
+    def use():
+        network = load_network(folder / "whole", resources=CPU)
+        predict(network.module, network.description.recipe, data.part("test"), resources=CPU)
+
+    try:
+        for place in places(content):
+            for number in draw.choice(len(STRANGE), 4, replace=False):
+                file.write_text(json.dumps(with_another(content, place, STRANGE[number])))
+                refused.append(used_or_refused(use))
+        for size in (10**9, 10**30, float("inf"), 0):
+            file.write_text(json.dumps(with_another(content, ("image", 2), size)))
+            assert "does not describe a network" in used_or_refused(use)
+        file.write_text("[" * 100_000)
+        assert "does not describe a network" in used_or_refused(use)
+    finally:
+        file.write_text(known)
+    assert sum(one is None for one in refused) > 10  # what prediction does not need
+    assert sum(one is not None for one in refused) > 10
+
+
+def test_a_tampered_checkpoint_ends_in_a_network_or_in_a_sentence(small, tmp_path):
+    data, recipe, folder = small
+    known, draw = Checkpoint.load(folder / "half" / "training.safetensors"), np.random.default_rng(0)
+
+    def resumed(tensors, values):
+        target = tmp_path / "half"
+        if target.exists():
+            shutil.rmtree(target)
+        shutil.copytree(folder / "half", target)
+        Checkpoint(tensors, values).save(target / "training.safetensors")
+        return used_or_refused(lambda: export(data, recipe, target, resources=CPU))
+
+    assert resumed(known.tensors, known.values) is None
+    refused = []
+    for place in places(known.values):
+        value = STRANGE[draw.integers(len(STRANGE))]
+        refused.append(resumed(known.tensors, with_another(known.values, place, value)))
+    assert sum(one is not None for one in refused) > 0.8 * len(refused)
+    for name in known.tensors:
+        assert resumed({**known.tensors, name: torch.zeros(3, 3, 3)}, known.values) is not None
+    assert "is damaged" in resumed(known.tensors, with_another(known.values, ("run", "step"), -1))
+    assert "is damaged" in resumed(known.tensors, {})
+
+
+@pytest.mark.parametrize("outputs", [["..", ""], ["../beside.parquet"], ["thesis.docx"], 5, [None, [], {}], "network"])
+def test_beginning_anew_removes_only_what_a_run_writes(small, tmp_path, outputs):
+    data, recipe, folder = small
+    target = tmp_path / "whole"
+    shutil.copytree(folder / "whole", target)
+    content = json.loads((target / "network.json").read_text())
+    (target / "network.json").write_text(json.dumps({**content, "outputs": outputs}))
+    for kept in (target / "thesis.docx", tmp_path / "beside.parquet"):
+        kept.write_text("mine")
+    export(data, recipe, target, resources=CPU, overwrite=True)
+    assert (target / "thesis.docx").read_text() == (tmp_path / "beside.parquet").read_text() == "mine"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from clovecal.training.loop.run import Run
 
 _FORMAT = 1
+_LARGEST = 2**53  # of what a state counts; beyond it floats are not whole
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class RunFiles:
         """Continue from the checkpoint if there is one, of at most ``at_most`` steps, and cut the log back to it."""
         if self._checkpoint is not None and self._checkpoint.exists():
             kept = Checkpoint.load(self._checkpoint)
+            if not _is_of_a_run(kept.values):
+                raise self._damaged()
             other = [name for name, value in self._identity.items() if kept.values["identity"].get(name) != value]
             if other:
                 raise InputError(
@@ -127,7 +130,10 @@ class RunFiles:
                     f"ask for at least {taken} steps, or name another file",
                 )
             try:
+                self._check_states(kept)
                 self._run.restore(kept)
+            except (TypeError, AttributeError, IndexError, OverflowError, RecursionError):  # of values torch trusts
+                raise self._damaged() from None
             except (RuntimeError, ValueError, KeyError):
                 raise InputError(
                     f"checkpoint {str(self._checkpoint)!r}",
@@ -137,6 +143,26 @@ class RunFiles:
             self.history = kept.values["history"]
             if self._log is not None and self._first and self._log.exists():
                 os.truncate(self._log, min(kept.values["log_size"], self._log.stat().st_size))
+
+    def _check_states(self, kept: Checkpoint) -> None:
+        """Raise a ValueError where a state holds what this run could not have written, which torch does not look at."""
+        own = self._run.state(self._run.random_state())
+        for name in ("model", "objective", "schedule", "scaler", "random"):
+            _check_kind(kept.take(name), own.take(name))
+        for name in ("best", "good", "average"):  # states of the model, or nothing
+            state, model = kept.take(name), own.take("model")
+            if state and {key: one.shape for key, one in state.items()} != {key: model[key].shape for key in model}:
+                raise ValueError("a state of the model is not of this model")
+        groups, parameters = kept.take("optimizer"), self._run.optimizer.param_groups
+        _check_kind(groups["param_groups"], own.take("optimizer")["param_groups"])
+        shapes = [one.shape for group in parameters for one in group["params"]]
+        for number, state in groups["state"].items():
+            for value in state.values():
+                if isinstance(value, Tensor) and value.ndim and value.shape != shapes[number]:
+                    raise ValueError("the optimizer's state is not of these parameters")
+
+    def _damaged(self) -> InputError:
+        return InputError(f"checkpoint {str(self._checkpoint)!r}", "is damaged", "remove it to start anew")
 
     def log(self, line: Mapping[str, float]) -> None:
         """Add a line; JSON has no infinity and no NaN, so they are null."""
@@ -156,6 +182,42 @@ class RunFiles:
         kept.values["identity"], kept.values["history"] = self._identity, self.history
         kept.values["log_size"] = self._log.stat().st_size if self._log is not None and self._log.exists() else 0
         kept.save(self._checkpoint)
+
+
+def _is_of_a_run(values: Mapping[str, Any]) -> bool:
+    """Tell whether this is what `RunFiles.save` writes beside the states."""
+    run, history = values.get("run"), values.get("history")
+    if not isinstance(run, dict) or not isinstance(values.get("identity"), dict) or not isinstance(history, list):
+        return False
+    counts = [run.get(name) for name in ("step", "best_step", "waited", "good_step", "averaged")]
+    numbers = [run.get("best_value"), *(one for line in history if isinstance(line, dict) for one in line.values())]
+    return (
+        all(type(one) is int and 0 <= one < _LARGEST for one in (*counts, values.get("log_size")))
+        and all(one is None or type(one) in (int, float) for one in numbers)
+        and all(isinstance(line, dict) for line in history)
+        and run.get("ended") in (None, "early", "diverged")
+        and isinstance(run.get("cause"), str | None)
+    )
+
+
+def _check_kind(found: Any, own: Any) -> None:
+    """Raise a ValueError unless a state has the names, types and shapes of this run's own; None stands for anything."""
+    if isinstance(own, Mapping):
+        fits = isinstance(found, Mapping) and found.keys() == own.keys()
+        pairs = [(found[name], own[name]) for name in own] if fits else []
+    elif isinstance(own, Tensor):
+        fits, pairs = isinstance(found, Tensor) and found.dtype == own.dtype and found.ndim == own.ndim, []
+    elif isinstance(own, list | tuple):
+        fits = isinstance(found, list | tuple)
+        pairs = [(one, own[0]) for one in found] if fits and own else []
+    elif isinstance(own, int | float) and not isinstance(own, bool):
+        fits, pairs = type(found) in (int, float) and not abs(found) >= _LARGEST, []
+    else:
+        fits, pairs = found is None or own is None or type(found) is type(own), []
+    if not fits:
+        raise ValueError("a state is not of this run")
+    for one, beside in pairs:
+        _check_kind(one, beside)
 
 
 def _writable(path: str | Path | None) -> Path | None:

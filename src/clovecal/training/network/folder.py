@@ -20,7 +20,7 @@ from torch import nn
 import clovecal
 from clovecal.datasets import Files, LazyDataset, Texts, resized_to
 from clovecal.errors import InputError, OutputExists
-from clovecal.files import Defect, replacing
+from clovecal.files import Defect, read_text, replacing
 from clovecal.training._tensors import save_arrays, save_tensors
 from clovecal.training.network.backbones import BACKBONES, backbone, build
 from clovecal.training.network.preparing import Preparation
@@ -32,6 +32,9 @@ VERSION = 1
 # What the file says besides what is trained.
 _ABOUT_THE_FILE = ("format", "version", "clovecal", "weights", "outputs")
 _PREPARE_FOR = "prepare_for"
+_MOST_BYTES = 256 << 20  # of a description, which has the names of all classes
+_LARGEST_SIZE = 1 << 20  # of an image's side or channels, and of a batch
+_OUTPUT_ENDINGS = (".parquet", ".json", ".onnx", ".safetensors")  # of the files made with a network
 _IN_WORDS = {"name": "name of the table", "rows": "number of rows", "sha256": "content of the rows"}
 
 
@@ -306,7 +309,7 @@ class NetworkFolder:
             )
         try:
             image = content["image"]
-            return Description(
+            described = Description(
                 recipe=recipe_of(content["recipe"]),
                 seed=int(content["seed"]),
                 task=str(content["task"]),
@@ -316,14 +319,16 @@ class NetworkFolder:
                 data=dict(content["data"]),
                 preparation=_preparation(content),
             )
-        except (ValueError, KeyError, TypeError, IndexError, Defect):
+            _check_sizes(described)
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError, Defect):
             raise self._unreadable() from None
+        return described
 
     def preparation(self) -> Preparation | None:
         """Return what heads chose for the run that has begun here, if one has and they did."""
         try:
             return _preparation(self._content()) if self.has_begun and self.description.exists() else None
-        except (ValueError, KeyError, TypeError, Defect):
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError, Defect):
             raise self._unreadable() from None
 
     def start_weights(self) -> Path | None:
@@ -333,7 +338,7 @@ class NetworkFolder:
 
     def _content(self) -> dict[str, Any]:
         try:
-            content = json.loads(self.description.read_text(encoding="utf-8"))
+            content = json.loads(read_text(self.description, at_most=_MOST_BYTES))
             if content["format"] != FORMAT or content["version"] != VERSION:
                 raise ValueError
             if not all(isinstance(content[name], dict) for name in ("recipe", "data")):
@@ -350,14 +355,14 @@ class NetworkFolder:
         )
 
     def _clear(self) -> None:
-        """Remove what an earlier run has written, as it said in its description."""
+        """Remove what an earlier run has written, as it said in its description; of that, only what a run writes."""
         if not self.description.exists():  # else the files are not a run's
             return
         try:
-            outputs = [str(name) for name in self._content().get("outputs", ())]
+            named = self._content().get("outputs")
         except InputError:
-            outputs = []
-        outputs = [name for name in outputs if Path(name).name == name]
+            named = None
+        outputs = [name for name in named if _is_output(name)] if isinstance(named, list) else []
         own = (self.checkpoint, self.first_checkpoint, self.weights, self.log, self.first_log)
         for path in (*(self.path / name for name in outputs), *own):
             path.unlink(missing_ok=True)
@@ -425,6 +430,21 @@ def _bytes(column: np.ndarray[Any, Any]) -> bytes:
     if column.dtype.kind in "UT":
         return json.dumps(column.tolist()).encode()
     return np.ascontiguousarray(column).tobytes()
+
+
+def _is_output(name: Any) -> bool:
+    """Whether this is a name, not a path, of a file that is made with a network."""
+    return isinstance(name, str) and Path(name).name == name and Path(name).suffix in _OUTPUT_ENDINGS
+
+
+def _check_sizes(described: Description) -> None:
+    """Raise a ValueError where a network of these sizes cannot have been trained: before anything is allocated."""
+    if len(described.classes) < {"binary": 2, "multiclass": 2, "regression": 0}[described.task]:
+        raise ValueError(described.classes)
+    if described.recipe.batch_size > _LARGEST_SIZE:
+        raise ValueError(described.recipe.batch_size)
+    if described.image is not None and not all(1 <= size <= _LARGEST_SIZE for size in described.image):
+        raise ValueError(described.image)
 
 
 def _preparation(content: Mapping[str, Any]) -> Preparation | None:
