@@ -514,11 +514,36 @@ def other_files(folder):
     (folder / "out" / "thesis.tex").write_text("years of work")
 
 
+def a_pipe(folder):
+    own_photos(folder)
+    (folder / "photos" / "9.png").unlink()
+    os.mkfifo(folder / "photos" / "9.png")
+
+
 NOTHING = str  # changes nothing
 TRAIN = "train photos.csv --images photos --domain farm -o out --device cpu --epochs 1"
 PREDICT = "predict network --images photos -o p.parquet --device cpu"
 CASES = {
     "a missing photo": (without_photo, TRAIN, r"'photos/nowhere\.png' at data row 8 is missing, which"),
+    "a photo elsewhere": (
+        lambda folder: rewritten(folder, path="../../etc/passwd"),
+        TRAIN,
+        r"'photos/\.\./\.\./etc/passwd' at data row 8 is outside the folder of images; name images by their paths",
+    ),
+    "a photo at the root": (
+        lambda folder: rewritten(folder, path="/etc/passwd"),
+        TRAIN,
+        r"'/etc/passwd' at data row 8 is outside the folder of images; name images by their paths inside it",
+    ),
+    "a link to no photo": (
+        lambda folder: [
+            own_photos(folder),
+            (folder / "photos/9.png").unlink(),
+            (folder / "photos/9.png").symlink_to("/etc/passwd"),
+        ],
+        TRAIN,
+        r"'photos/9\.png' at data row 10 cannot be read as an image",
+    ),
     "no folder": (NOTHING, TRAIN.replace("photos --d", "pics --d"), r"folder 'pics' does not exist"),
     "no table": (NOTHING, TRAIN.replace("photos.csv", "p.csv"), r"'p\.csv' does not exist"),
     "a corrupt photo": (corrupt, TRAIN, r"'photos/9\.png' at data row 10 cannot be read as an image"),
@@ -588,6 +613,16 @@ CASES = {
         r"column 'label' .* at data row 8 is 'rotten', a label that the network was not trained on \(raw, ripe\)",
     ),
     "new ones of another size": (of_another_size, PREDICT, r"'photos/9\.png' is 7×5 .* 10×10 is what"),
+    "a new one elsewhere": (
+        lambda folder: rewritten(folder, path="../photos.csv"),
+        PREDICT + " photos.csv",
+        r"'photos/\.\./photos\.csv' at data row 8 is outside the folder of images",
+    ),
+    "a new one that is a pipe": (
+        a_pipe,
+        PREDICT + " photos.csv",
+        r"'photos/9\.png' at data row 10 cannot be read as an",
+    ),
     "a new one missing": (without_photo, PREDICT + " photos.csv", r"'photos/nowhere\.png' at data row 8 is missing"),
     "a wrong ending": (NOTHING, PREDICT.replace(".parquet", ".xlsx"), r"does not end in \.parquet or \.csv"),
     "features of a head": (

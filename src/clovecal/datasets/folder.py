@@ -71,8 +71,9 @@ def image_folder(
 
     Notes
     -----
-    Every image is looked for beforehand, and decoded when asked for. A resized image is the whole one, stretched where
-    its proportions are others. Without ``size`` the images of a batch must be equal, which `check_images` tells.
+    A name that leads out of ``folder`` is refused. Every image is looked for beforehand, and decoded when asked for. A
+    resized image is the whole one, stretched where its proportions are others. Without ``size`` the images of a batch
+    must be equal, which `check_images` tells.
 
     Examples
     --------

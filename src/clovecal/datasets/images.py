@@ -43,7 +43,7 @@ class ResizedImage:
 def image_files(
     folder: Path, names: TextArray, rows: npt.NDArray[np.int64] | None, size: int | tuple[int, int] | None
 ) -> Files:
-    """Return image files that decode to their own size, or to one size.
+    """Return image files that decode to their own size, or to one size; names that lead out of the folder are refused.
 
     Parameters
     ----------
@@ -51,15 +51,31 @@ def image_files(
         As in `Files`.
     size
         None, the width and the height, or one number for both.
+
+    Notes
+    -----
+    A table may come from a stranger, the folder does not: a link in it is followed wherever it leads.
     """
     need_pillow()
+    files = Files(folder, names, rows, decode_image)
+    outside = next((index for index, name in enumerate(names.tolist()) if _leads_out(folder, name)), None)
+    if outside is not None:
+        raise files.error(
+            outside, "is outside the folder of images", "name images by their paths inside it, or name another folder"
+        )
     if size is None:
-        return Files(folder, names, rows, decode_image)
+        return files
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     if len(pair) != 2:
         raise InputError("size", f"is {size!r}", "pass the width and the height, or one number for both")
     resized = ResizedImage(check_count(pair[0], "size (width)"), check_count(pair[1], "size (height)"))
     return Files(folder, names, rows, resized)
+
+
+def _leads_out(folder: Path, name: str) -> bool:
+    """Whether a name in a table climbs, or is of a file that is not below the folder; links are not looked at."""
+    path = Path(name)
+    return ".." in path.parts or (path.is_absolute() and not path.is_relative_to(folder.absolute()))
 
 
 def images_in(folder: str | Path, *, size: int | tuple[int, int] | None = None) -> Files:
@@ -120,6 +136,9 @@ def check_images(inputs: Inputs, *, expected: tuple[int, int] | None = None) -> 
 
     broken, size = [], expected
     for index in range(len(inputs)):
+        if not inputs.path(index).is_file():  # a pipe would be waited for, a device have no end
+            broken.append(index)
+            continue
         try:
             with Image.open(inputs.path(index)) as image:
                 found, deep = image.size, image.mode in ("I", "F") or image.mode.startswith("I;16")
