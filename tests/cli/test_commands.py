@@ -31,6 +31,7 @@ COMMANDS = [
     "predict",
     "sweep",
     "reproduce",
+    "doctor",
 ]
 
 

@@ -27,6 +27,7 @@ _COMMANDS = {
     "predict": "Write the predictions of a trained head, or of a network.",
     "sweep": "Train many models at once and write their predictions.",
     "reproduce": "Regenerate the paper's figures and tables.",
+    "doctor": "Show versions, what is installed of each extra, data folders and GPU.",
 }
 
 
