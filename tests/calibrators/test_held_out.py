@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 
 import clovecal as cc
@@ -170,6 +171,16 @@ def test_rows_in_order_are_fitted_as_they_are_in_any_order(objective, overlappin
     plain, ordered = (cc.RobustIsotonic(objective).fit_rows(one) for one in (rows, rows.in_order()))
     assert ordered.predict(score) == pytest.approx(plain.predict(score), abs=1e-6)
     assert ordered.certificate_.worst == pytest.approx(plain.certificate_.worst, abs=1e-9)
+
+
+def test_a_hierarchical_fit_of_rows_in_order_is_that_in_any_order():
+    rows = scored(900, k=5, weighted=True)
+    assert (np.diff(rows.scores[:, 0]) < 0).any()
+    h = cc.HierarchicalCalibrator(cc.NaiveIsotonic(), max_folds=1)
+    plain, ordered = (clone(h).fit_rows(one) for one in (rows, rows.in_order()))
+    assert (ordered.centre_, ordered.scale_) == pytest.approx((plain.centre_, plain.scale_))
+    assert ordered.covariance_ == pytest.approx(plain.covariance_, abs=1e-6)
+    assert ordered.predict(rows.scores) == pytest.approx(plain.predict(rows.scores), abs=1e-6)
 
 
 def test_a_subset_of_rows_in_order_knows_its_order():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -145,6 +145,19 @@ class ScoredRows:
         if found is None:
             self.fits[key] = found = copy(calibrator).fit_rows(self)
         return found
+
+    def mapped(self, values_of: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Return what a map of scores (n, C) makes of these rows.
+
+        Where the order of their scores is known it is asked in that order, in which looking among knots takes a fifth
+        of the time.
+        """
+        if self.order is None or self.n_problems > 1:
+            return values_of(self.scores)
+        rising = self.order[0]
+        values = np.empty(len(rising))
+        values[rising] = values_of(self.scores[rising])
+        return values
 
     def in_order(self) -> ScoredRows:
         """Return the same rows with their ``order`` known."""

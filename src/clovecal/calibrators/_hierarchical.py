@@ -165,7 +165,7 @@ class HierarchicalCalibrator(VaryingByDomain):
         self.base_ = None if base is None else rows.fitted(clone(base))
         # Half an event in all rows: a rate below that cannot be told from 0, nor one above from 1.
         least = CLIP if self.base_ is None else max(CLIP, 0.5 / (float(weight.sum()) + 1.0))
-        values = self._values(rows.scores)
+        values = rows.mapped(self._values)
         self.kind_ = KINDS[rows.task].standardising(
             values,
             rows.y,

@@ -21,6 +21,7 @@ from clovecal.calibrators._logits import softplus
 from clovecal.domains.sums import weighted_counts
 
 Flags = NDArray[np.bool_]
+Passes = tuple[tuple[FloatArray, FloatArray], ...]
 
 FLOOR = (0.05, 0.02)  # of the sums of squares that Σ is made of: a spread that a few domains cannot rule out
 UNIT = (1.0, 0.5)  # spreads of intercept and slope beyond which more of it is held against Σ
@@ -30,6 +31,8 @@ _MOST_STEPS = 60  # of Newton's method
 _MOST_HALVINGS = 12
 _NEAR = 1e-6  # of a log-probability: so much may be gained where quadratics are made
 _PASSES = 64  # of EM on quadratics
+_FAR = 1e3  # times the tolerance: where a first pass changes more, the next quadratics move all of it again …
+_SHARE_LEFT = 0.01  # … and this share of its change is left to them
 _REMEMBERED = 3  # passes that tell where the next would lead
 _CELLS_PER_UNIT = 64
 _FARTHEST = 32  # from where on x of any size share a cell
@@ -130,6 +133,8 @@ class MixedFit:
         Passes of EM.
     converged
         Whether μ and Σ had stopped moving.
+    passes
+        How Σ differed between EM's last passes, and what they changed: from there a fit of nearly the same rows leaps.
     """
 
     mean: FloatArray
@@ -139,6 +144,7 @@ class MixedFit:
     effect_covariances: FloatArray
     iterations: int
     converged: bool
+    passes: Passes = ()
 
 
 def fit_mixed(
@@ -200,7 +206,8 @@ def fit_mixed(
         sigma = 0.25 * np.eye(q) if near is None else near.covariance.copy()
     _fix(sigma, fixed)
     most_passes, last_change = _PASSES, np.inf
-    iteration, converged, leaps = 0, False, _Leaps()
+    iteration, converged = 0, False
+    leaps = _Leaps(() if near is None else near.passes)
     while iteration < max_iterations and not converged:
         iteration += 1
         # Quadratics at a place that is only near the mode say where it is.
@@ -229,6 +236,7 @@ def fit_mixed(
         effect_covariances=effect_covariances,
         iterations=iteration,
         converged=converged,
+        passes=leaps.passes,
     )
 
 
@@ -294,9 +302,8 @@ class _Leaps:
     D. G. Anderson (1965), Iterative procedures for nonlinear integral equations, Journal of the ACM 12.
     """
 
-    def __init__(self) -> None:
-        self._places: list[FloatArray] = []  # how Σ differed between two passes …
-        self._changes: list[FloatArray] = []  # … and what they changed
+    def __init__(self, passes: Passes) -> None:
+        self.passes = passes
 
     def settled(
         self, maximised: Callable[[FloatArray], FloatArray], sigma: FloatArray, *, tol: float, most_passes: int
@@ -308,11 +315,13 @@ class _Leaps:
             found = maximised(sigma)
             place = sigma[at]
             change = found[at] - place
-            if np.abs(change).max() < tol:
+            largest = float(np.abs(change).max())
+            if before is None and largest > _FAR * tol:
+                tol = _SHARE_LEFT * largest
+            if largest < tol:
                 return found
             if before is not None:
-                self._places = [*self._places[1 - _REMEMBERED :], place - before[0]]
-                self._changes = [*self._changes[1 - _REMEMBERED :], change - before[1]]
+                self.passes = *self.passes[1 - _REMEMBERED :], (place - before[0], change - before[1])
             before = place, change
             sigma = self._leap(sigma, found, change, at)
         return found
@@ -321,9 +330,9 @@ class _Leaps:
         self, sigma: FloatArray, found: FloatArray, change: FloatArray, at: tuple[IntArray, IntArray]
     ) -> FloatArray:
         """Return where the passes lead, if that is a covariance and lies where the last one went; else its Σ."""
-        if not self._places:
+        if not self.passes:
             return found
-        by_place, by_change = np.array(self._places), np.array(self._changes)
+        by_place, by_change = np.moveaxis(np.array(self.passes), 1, 0)
         leap = np.empty_like(sigma)
         leap[at] = found[at] - np.linalg.lstsq(by_change.T, change, rcond=1e-10)[0] @ (by_place + by_change)
         leap.T[at] = leap[at]

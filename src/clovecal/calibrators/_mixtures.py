@@ -279,10 +279,12 @@ def mean_sigmoid(mixture: NormalMixture, x: FloatArray) -> FloatArray:
     found = np.empty(len(x))
     c = mixture.covariances
     for first in range(0, len(x), _AT_ONCE):
-        part = x[first : first + _AT_ONCE, None]
+        # What isotonic regression gives many rows is one value, and sorting costs little beside this.
+        distinct, place = np.unique(x[first : first + _AT_ONCE], return_inverse=True)
+        part = distinct[:, None]
         mean = mixture.means[:, 0] + part * mixture.means[:, 1]
         variance = c[:, 0, 0] + part * (2 * c[:, 0, 1] + part * c[:, 1, 1])
-        found[first : first + _AT_ONCE] = (mean_over_normal(mean, variance) * mixture.weights).sum(axis=1)
+        found[first : first + _AT_ONCE] = (mean_over_normal(mean, variance) * mixture.weights).sum(axis=1)[place]
     return np.clip(found, 0.0, 1.0)
 
 
@@ -305,9 +307,9 @@ def means_of_sigmoids(means: FloatArray, covariances: FloatArray, x: FloatArray)
 
 def mean_over_normal(mean: FloatArray, variance: FloatArray) -> FloatArray:
     """Return the mean of the sigmoid of a normal variable."""
-    total = np.zeros(np.broadcast_shapes(mean.shape, variance.shape))
+    total, variance = np.zeros(np.broadcast_shapes(mean.shape, variance.shape)), np.maximum(variance, 0.0)
     for steepness, share in zip(_STEEPNESS, _SHARES, strict=True):
-        total += share * ndtr(steepness * mean / np.sqrt(1 + steepness**2 * np.maximum(variance, 0.0)))
+        total += share * ndtr(steepness * mean / np.sqrt(1 + steepness**2 * variance))
     return total
 
 

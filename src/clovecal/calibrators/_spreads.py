@@ -139,7 +139,7 @@ def _grid(fit: MixedFit) -> tuple[FloatArray, FloatArray]:
         correlations = np.tanh(centre + step * np.arange(-3, 4))
     else:
         correlations = np.zeros(1)
-    a, b, rho = np.array(list(product(*axes, correlations))).T
+    a, b, rho = (each.ravel() for each in np.meshgrid(*axes, correlations, indexing="ij"))
     covariances = np.stack([np.stack([a * a, rho * a * b], axis=-1), np.stack([rho * a * b, b * b], axis=-1)], axis=-2)
     # a half-normal density and the step of a spread's logarithm; (1 − ρ²) and that of ρ's inverse hyperbolic tangent
     log_prior = 2 * np.log1p(-rho * rho)
@@ -166,14 +166,16 @@ def _evidence(fit: MixedFit, covariances: FloatArray) -> tuple[FloatArray, Float
         # of P + I, (J, domains) each: matrices of four numbers go faster by hand
         t00, t01, t11 = (precision[:, [i], j] + one for i, j, one in ((0, 0, i00), (0, 1, i01), (1, 1, i11)))
         determinant = t00 * t11 - t01 * t01
-        moved = np.stack([(t11 * h0 - t01 * h1) / determinant, (t00 * h1 - t01 * h0) / determinant])  # (P + I)⁻¹h
+        # the entries 00, 01 and 11 of (P + I)⁻¹, each times what they come with, summed over domains
+        times = np.column_stack([i00, i01, i11, h0, h1, h0 * h0, 2 * h0 * h1, h1 * h1])
+        r00, r01, r11 = ((one / determinant) @ times for one in (t11, -t01, t00))
         log_evidence -= 0.5 * (len(h0) * log_covariance + np.log(determinant).sum(axis=1))
-        log_evidence += 0.5 * (moved[0] @ h0 + moved[1] @ h1)
-        linear += np.einsum("jab,bj->ja", precision, moved.sum(axis=2))
+        log_evidence += 0.5 * (r00[:, 5] + r01[:, 6] + r11[:, 7])  # h'(P + I)⁻¹h
+        moved = np.column_stack([r00[:, 3] + r01[:, 4], r01[:, 3] + r11[:, 4]])  # (P + I)⁻¹h
+        linear += (precision @ moved[:, :, None])[:, :, 0]
         # P − P(P + I)⁻¹P = P(P + I)⁻¹I, without subtracting near-equal numbers
-        r00, r01, r11 = ((one / determinant) for one in (t11, -t01, t00))
-        shrunk = [[r00 @ i00 + r01 @ i01, r00 @ i01 + r01 @ i11], [r01 @ i00 + r11 @ i01, r01 @ i01 + r11 @ i11]]
-        square += np.einsum("jab,bcj->jac", precision, np.array(shrunk))
+        shrunk = np.stack([r00[:, :2] + r01[:, 1:3], r01[:, :2] + r11[:, 1:3]], axis=1)
+        square += precision @ shrunk
     square = (square + np.swapaxes(square, 1, 2)) / 2 + WEAK * np.eye(2)
     linear += WEAK * fit.mean
     of_mean, log_square = _inverse(square)
@@ -213,16 +215,17 @@ def _merged(mixture: NormalMixture, unit: FloatArray) -> NormalMixture:
     for octaves_in_range in count(2):
         place = np.floor(octaves / octaves_in_range).astype(np.intp)
         place -= place.min(axis=0)
-        part = np.unique(place[:, 0] * (place[:, 1].max() + 1) + place[:, 1], return_inverse=True)[1]
+        part = place[:, 0] * (place[:, 1].max() + 1) + place[:, 1]
         weights = np.bincount(part, mixture.weights)
         kept = weights > _LEAST
         if kept.sum() <= _MOST:
             break
-    share = mixture.weights / weights[part]
-    q = mixture.means.shape[1]
-    means, covariances = np.zeros((len(weights), q)), np.zeros((len(weights), q, q))
-    np.add.at(means, part, share[:, None] * mixture.means)
-    away = mixture.means - means[part]
-    each = mixture.covariances + away[:, :, None] * away[:, None, :]
-    np.add.at(covariances, part, share[:, None, None] * each)
-    return NormalMixture(weights=weights[kept] / weights[kept].sum(), means=means[kept], covariances=covariances[kept])
+    merged = np.flatnonzero(kept[part])  # what has no weight at all has no mean either
+    part, weights = (np.cumsum(kept) - 1)[part[merged]], weights[kept]
+    belongs = np.zeros((len(weights), len(merged)))  # and with which share
+    belongs[part, np.arange(len(merged))] = mixture.weights[merged] / weights[part]
+    means = belongs @ mixture.means[merged]
+    away = mixture.means[merged] - means[part]
+    each = mixture.covariances[merged] + away[:, :, None] * away[:, None, :]
+    covariances = (belongs @ each.reshape(len(merged), -1)).reshape(-1, *each.shape[1:])
+    return NormalMixture(weights=weights / weights.sum(), means=means, covariances=covariances)
