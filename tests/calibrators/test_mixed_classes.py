@@ -145,8 +145,9 @@ def test_a_weight_of_two_is_the_row_twice_and_one_of_zero_is_none(seed: int) -> 
     weighted = fitted(x, y, domain, 3, times.astype(float))
     rows = np.repeat(np.arange(len(y)), times)
     repeated = fitted(x[rows], y[rows], domain[rows], 3)
-    assert weighted.mean == pytest.approx(repeated.mean, abs=1e-9)
-    assert weighted.effects == pytest.approx(repeated.effects, abs=1e-9)
+    # as near as leaps between passes, which make more of rounding, leave a fit whose tolerance is 1e-4
+    assert weighted.mean == pytest.approx(repeated.mean, abs=1e-6)
+    assert weighted.effects == pytest.approx(repeated.effects, abs=1e-6)
 
 
 def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
