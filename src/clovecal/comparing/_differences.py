@@ -83,28 +83,6 @@ def mean_over_domains(values: Sequence[float], ci: float, *, spread: float = 1.0
     return Difference(mean, mean - spread * (mean - found.low), mean + spread * (found.high - mean))
 
 
-def spread_of_shared_fits(rounds: int) -> float:
-    """Return how much wider than Student's an interval over domains is whose fits share the other domains.
-
-    Parameters
-    ----------
-    rounds
-        Of leaving domains out, each of which is judged by a fit of all others.
-
-    Notes
-    -----
-    Any two fits share most of their domains, and a domain's absence moves a fit away from it, so that the differences
-    in left-out domains are not independent and their mean varies more than by s²/J. Nadeau and Bengio (2003) take
-    (1/J + 1/(J − 1))·s² for J rounds.
-
-    Examples
-    --------
-    >>> round(spread_of_shared_fits(2), 3)
-    1.732
-    """
-    return math.sqrt(1 + rounds / (rounds - 1))
-
-
 def student(estimator: RowMean, domains: Domains, level: float) -> list[Difference]:
     """Return the mean of each domain, then over all rows, with Student's interval."""
     limits = estimator.intervals(domains, [level], 0, np.random.default_rng(0))[0].tolist()

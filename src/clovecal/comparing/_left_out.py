@@ -29,7 +29,6 @@ from clovecal.comparing._differences import (
     changes_of,
     losses_of,
     mean_over_domains,
-    spread_of_shared_fits,
 )
 from clovecal.comparing._judging import Judged, judge_each, mean_of
 from clovecal.comparing._known_rows import rows_known_to
@@ -37,7 +36,15 @@ from clovecal.comparing._left_out_text import as_text, paragraphs_of
 from clovecal.comparing._numbers import ROUNDING
 from clovecal.domains import Domains, Name
 from clovecal.errors import InputError
-from clovecal.expecting.leaving_out import DRAWS, TEST_ROWS, affordable, checked_labels, counted_rows, ranks_of
+from clovecal.expecting.leaving_out import (
+    DRAWS,
+    TEST_ROWS,
+    affordable,
+    checked_labels,
+    counted_rows,
+    ranks_of,
+    spread_of_shared_fits,
+)
 from clovecal.progress import Progress
 from clovecal.rows import Rows
 from clovecal.text import as_json_values, listed

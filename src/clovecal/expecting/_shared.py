@@ -28,14 +28,14 @@ class MeanChange:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-def mean_with_interval(values: Sequence[float], ci: float) -> MeanChange:
-    """Return Student's interval for the mean over domains; none of fewer than three."""
+def mean_with_interval(values: Sequence[float], ci: float, *, spread: float = 1.0) -> MeanChange:
+    """Return Student's interval for the mean over domains, ``spread`` times as wide; none of fewer than three."""
     from scipy.special import stdtrit
 
     mean = float(np.mean(values))
     if len(values) < _FEWEST:
         return MeanChange(mean, None, None)
-    reach = float(stdtrit(len(values) - 1, (1 + ci) / 2) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    reach = spread * float(stdtrit(len(values) - 1, (1 + ci) / 2) * np.std(values, ddof=1) / np.sqrt(len(values)))
     return MeanChange(mean, mean - reach, mean + reach)
 
 

@@ -21,6 +21,7 @@ from clovecal.expecting.leaving_out import (
     dealt,
     loss_and_error,
     ranks_of,
+    spread_of_shared_fits,
 )
 from clovecal.progress import SILENT, Progress
 from clovecal.rows import Rows
@@ -379,9 +380,10 @@ def _summed_up(
     notes: Sequence[str],
 ) -> LabelsNeeded:
     """Average what was judged over domains, (domains, _AS_IT_IS + labels · _STEP)."""
+    shared = spread_of_shared_fits(len(judged)) if domains else 1.0  # domains that are drawn share one fit
 
-    def mean(values: FloatArray) -> MeanChange:
-        return mean_with_interval(values.tolist(), ci)
+    def mean(values: FloatArray, spread: float = shared) -> MeanChange:
+        return mean_with_interval(values.tolist(), ci, spread=spread)
 
     as_it_is = judged[:, 0]
     of_step = judged[:, _AS_IT_IS:].reshape(len(judged), len(labels), _STEP)
@@ -401,8 +403,8 @@ def _summed_up(
         task=task,
         how=how,
         domains=domains,
-        as_it_is=mean(as_it_is),
-        error_as_it_is=mean(judged[:, 1]),
+        as_it_is=mean(as_it_is, spread=1.0),
+        error_as_it_is=mean(judged[:, 1], spread=1.0),
         steps=steps,
         ci=ci,
         notes=tuple(notes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,28 @@ TEST_ROWS = 100
 DRAWS = 5  # of the labels
 MOST_ROWS = 20_000  # to fit on, many times over
 _SCORE_CELLS = 400
+
+
+def spread_of_shared_fits(rounds: int) -> float:
+    """Return how much wider than Student's an interval over domains is whose fits share the other domains.
+
+    Parameters
+    ----------
+    rounds
+        Of leaving domains out, each of which is judged by a fit of all others.
+
+    Notes
+    -----
+    Any two fits share most of their domains, and a domain's absence moves a fit away from it, so that the differences
+    in left-out domains are not independent and their mean varies more than by s²/J. Nadeau and Bengio (2003) take
+    (1/J + 1/(J − 1))·s² for J rounds.
+
+    Examples
+    --------
+    >>> round(spread_of_shared_fits(2), 3)
+    1.732
+    """
+    return math.sqrt(1 + rounds / (rounds - 1))
 
 
 def checked_labels(labels: Sequence[int], name: str = "labels", *, at_least: int = 0) -> tuple[int, ...]:

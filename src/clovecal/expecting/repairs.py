@@ -17,7 +17,7 @@ from clovecal.calibrators.held_out import leave_domains_out
 from clovecal.domains import Name
 from clovecal.errors import InputError
 from clovecal.expecting._shared import MeanChange, mean_with_interval, scores_of
-from clovecal.expecting.leaving_out import affordable
+from clovecal.expecting.leaving_out import affordable, spread_of_shared_fits
 from clovecal.metrics import brier, ece, mean_squared_error, on_rows, regression_calibration
 from clovecal.progress import SILENT, Progress
 from clovecal.rows import Rows
@@ -168,8 +168,9 @@ def expect_repairs(
     a large table use less: one column of scores in disjoint domains is summed over 400 score cells (weight, mean and
     variance of y in each cell and domain are kept, which is all that a fit of constant values in cells depends on);
     otherwise rows are drawn, and weighted so that every domain keeps its share. The automatic choice is judged with
-    five folds of its own, fewer than its default. The intervals over domains take the domains as independent, though
-    their fits share rows. A recommended method other than the automatic one was picked by the figures shown.
+    five folds of its own, fewer than its default. The intervals over domains are wider than Student's, since the fits
+    share most of their domains (Nadeau and Bengio 2003). A recommended method other than the automatic one was picked
+    by the figures shown.
 
     Examples
     --------
@@ -234,7 +235,10 @@ def expect_repairs_of(
         notes.append("Only one domain is left to fit on, so the robust and automatic methods are the naive one here.")
     meanings = {AS_IT_IS: AS_IT_IS_MEANS} | {known.title: known.meaning for known in CALIBRATORS.values()}
     before = found[AS_IT_IS]
-    repairs = tuple(_repair(method, meanings[method], by_domain, before, ci) for method, by_domain in found.items())
+    spread = spread_of_shared_fits(folds)
+    repairs = tuple(
+        _repair(method, meanings[method], by_domain, before, ci, spread) for method, by_domain in found.items()
+    )
     recommended, helps = recommend(repairs)
     if recommended != AUTO and len(repairs) > 2:
         notes.append(f"The {recommended} method was picked by these same figures, so its own are a little optimistic.")
@@ -284,6 +288,7 @@ def _repair(
     found: Mapping[Name, tuple[float, float]],
     before: Mapping[Name, tuple[float, float]],
     ci: float,
+    spread: float,
 ) -> Repair:
     by_domain = tuple(
         HeldOutDomain(name=name, loss=loss, change=loss - before[name][0], error=error)
@@ -297,7 +302,7 @@ def _repair(
         mean_loss=float(np.mean([one.loss for one in by_domain])),
         worst_loss=worst_loss.loss,
         worst_loss_in=worst_loss.name,
-        change=None if method == AS_IT_IS else mean_with_interval([one.change for one in by_domain], ci),
+        change=None if method == AS_IT_IS else mean_with_interval([one.change for one in by_domain], ci, spread=spread),
         better_in=sum(one.change < 0 for one in by_domain),
         mean_error=float(np.mean([one.error for one in by_domain])),
         worst_error=worst_error.error,
