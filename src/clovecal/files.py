@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,63 @@ def replacing(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
         os.close(handle)
+
+
+class SetAside:
+    """Files of an earlier run, kept in a hidden folder until a new run has something to replace them by.
+
+    Parameters
+    ----------
+    folder
+        Where the files are; the hidden folder is in it.
+    first
+        The name of the file without which the others are of no use. It is the last to be set aside and the first to
+        come back, so that whenever a process is killed the next one knows what there is.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     record = Path(name) / "results.jsonl"
+    ...     _ = record.write_text("earlier")
+    ...     aside = SetAside(Path(name), record.name)
+    ...     aside.keep([record])
+    ...     print(record.exists())
+    ...     aside.settle(replaced=False)
+    ...     print(record.read_text(), aside.place.exists())
+    False
+    earlier False
+    """
+
+    def __init__(self, folder: Path, first: str) -> None:
+        self.folder = folder
+        self.place = folder / ".clovecal-earlier"
+        self._first = first
+
+    @property
+    def whole(self) -> bool:
+        """Whether an earlier run is here, all of it."""
+        return (self.place / self._first).exists()
+
+    def keep(self, files: Iterable[Path]) -> None:
+        """Take those of these files that there are."""
+        self.place.mkdir(exist_ok=True)
+        for path in sorted(files, key=lambda one: one.name == self._first):
+            with suppress(FileNotFoundError):
+                path.replace(self.place / path.name)
+
+    def settle(self, *, replaced: bool) -> None:
+        """Remove the earlier files if they have been replaced, else put them back; nothing where there are none."""
+        if not self.place.is_dir():
+            return
+        first, others = self.place / self._first, [one for one in self.place.iterdir() if one.name != self._first]
+        if replaced and self.whole:
+            for path in (*others, first):
+                path.unlink(missing_ok=True)
+        else:
+            for path in (first, *others):
+                with suppress(FileNotFoundError):
+                    path.replace(self.folder / path.name)
+        self.place.rmdir()
 
 
 def read_text(path: Path, *, at_most: int) -> str:

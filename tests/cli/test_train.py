@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
+from clovecal import InputError
 from clovecal.datasets.folder import image_folder
 from clovecal.training import BACKBONES, OBJECTIVES, CloveClassifier
 from clovecal.training.network import preparing
@@ -440,6 +441,56 @@ def test_an_interrupted_run_says_that_it_goes_on(run, here, monkeypatch):
     assert (code, out) == (130, "")
     assert err.endswith("clovecal: interrupted; the same command continues from the last checkpoint.\n")
     assert "the same command without --force continues" in run(*train("--force"))[2]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit(143), InputError("a", "b", "c")])
+def test_an_earlier_network_comes_back_where_a_new_run_has_nothing_to_replace_it(run, here, monkeypatch, stop):
+    from clovecal.training.network import exporting
+
+    def stopped(*_, **__):
+        assert not Path("network/network.safetensors").exists()  # a run must not find what is of another
+        raise stop
+
+    earlier = {path.name: path.read_bytes() for path in Path("network").iterdir()}
+    monkeypatch.setattr(exporting, "train", stopped)
+    assert run(*train("-o", "network", "--force", "--test-domain", "island", "--learning-rate", 0.5))[0] in (
+        2,
+        130,
+        143,
+    )
+    assert {path.name: path.read_bytes() for path in Path("network").iterdir()} == earlier
+
+
+@pytest.mark.parametrize("at", ["set aside", "begun"])
+def test_a_run_killed_where_it_was_to_replace_another_loses_neither(run, here, monkeypatch, at):
+    from clovecal.training.network import exporting
+    from clovecal.training.network.folder import NetworkFolder
+
+    earlier = {path.name: path.read_bytes() for path in Path("network").iterdir()}
+    child = os.fork()
+    if child == 0:  # which ends as a killed process does: nothing is tidied up
+        train_to = exporting.train
+
+        def killed(*arguments, checkpoint, **options):
+            if at == "begun":
+                monkeypatch.setattr(NetworkFolder, "save", lambda *_: os._exit(9))
+                return train_to(*arguments, checkpoint=checkpoint, **options)
+            os._exit(9)
+
+        try:
+            monkeypatch.setattr(exporting, "train", killed)
+            run(*train("-o", "network", "--force", "--test-domain", "island", "--learning-rate", 0.5))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert Path("network/.clovecal-earlier/network.json").exists()
+    code, _, err = run(*train("-o", "network", "--test-domain", "island", "--learning-rate", 0.5))
+    if at == "begun":  # it goes on
+        assert code == 0, err
+    else:  # the earlier network is there again, and refused to another run
+        assert "holds a run with another epochs, learning_rate" in err
+        assert {path.name: path.read_bytes() for path in Path("network").iterdir()} == earlier
+    assert not Path("network/.clovecal-earlier").exists()
 
 
 def test_what_may_surprise_in_a_table_is_said(run, here):

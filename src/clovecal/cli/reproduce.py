@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import click
 
 from clovecal.cli._console import Group, needing
 from clovecal.errors import InputError, needs
-from clovecal.files import check_writable, replacing
+from clovecal.files import SetAside, check_writable, replacing
 from clovecal.progress import on_terminal
 from clovecal.reproduce import STUDIES
 from clovecal.reproduce.study import AnyPlan, Option, Study
@@ -112,28 +115,63 @@ def _reproduce(
             with on_terminal() as progress:
                 progress.task("Checking")
                 plan = study.plan(output, **options)
-            _begin_anew(study, plan, force=force)
-            if _is_first_process():
-                click.echo(str(plan), err=not dry_run)
-            if dry_run:
-                return
-            try:
-                with on_terminal() as progress:
-                    study.run(plan, progress=progress)
-            except KeyboardInterrupt:
-                click.echo("clovecal: interrupted; what is done is kept, and the same command continues.", err=True)
-                sys.exit(130)
+            if not force and study.replaces and not study.missing(plan):
+                check_writable(plan.output / study.record_files[0], overwrite=False)
+            with _earlier_records(study, plan, force=force) as files:
+                if _is_first_process():
+                    click.echo(str(plan), err=not dry_run)
+                if dry_run:
+                    return
+                try:
+                    with on_terminal() as progress:
+                        study.run(plan, progress=progress)
+                except KeyboardInterrupt:
+                    again = "the same command without --force" if force else "the same command"
+                    if files[0].exists():
+                        click.echo(f"clovecal: interrupted; what is done is kept, and {again} continues.", err=True)
+                    else:
+                        click.echo(f"clovecal: interrupted; {output} is left as it was.", err=True)
+                    sys.exit(130)
     if _is_first_process():
         _show(study, output, plan)
 
 
-def _begin_anew(study: Study, plan: AnyPlan, *, force: bool) -> None:
-    """Remove earlier records if that is asked for; refuse to replace a finished run if it is not."""
-    if force:
-        for name in study.record_files:
-            (plan.output / name).unlink(missing_ok=True)
-    elif study.replaces and not study.missing(plan):
-        check_writable(plan.output / study.record_files[0], overwrite=False)
+@contextmanager
+def _earlier_records(study: Study, plan: AnyPlan, *, force: bool) -> Iterator[list[Path]]:
+    """Yield the files of records; with force those of an earlier run come back unless a new one has taken their place.
+
+    A file without a record of a study is refused, since it is somebody's own.
+    """
+    files = [plan.output / name for name in study.record_files]
+    aside = SetAside(plan.output, files[0].name)
+    if _is_first_process():
+        aside.settle(replaced=files[0].exists())  # after a run that was killed
+    if force and files[0].exists():
+        for path in files:
+            _check_records(path)
+        aside.keep(files)
+    try:
+        yield files
+    finally:
+        if _is_first_process():
+            if aside.whole and not files[0].exists():
+                for path in files:
+                    path.unlink(missing_ok=True)
+            aside.settle(replaced=files[0].exists())
+
+
+def _check_records(path: Path) -> None:
+    """Raise unless a file is missing, empty or has a line that is a record."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    for line in lines:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict) and isinstance(found.get("config"), dict) and "versions" in found:
+            return
+    if lines:
+        raise InputError(f"file {str(path)!r}", "has no record of a study", "choose another folder")
 
 
 def _show(study: Study, output: Path, plan: AnyPlan | None) -> None:

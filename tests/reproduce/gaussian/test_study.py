@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from clovecal import records
+from clovecal import InputError, records
 from clovecal.cli import group
 from clovecal.reproduce.gaussian import STUDY, study
 from clovecal.reproduce.gaussian.tables import regression_threshold, vanishing
@@ -172,11 +172,35 @@ def test_the_command_writes_records_and_figure_goes_on_and_starts_anew_with_forc
     def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(study, "run", interrupted)
+    def interrupted_later(plan: Any, **options: Any) -> None:
+        records.append(plan.output / "results.jsonl", small[0], {})
+        raise KeyboardInterrupt
+
+    def failed(*arguments: Any, **options: Any) -> None:
+        raise InputError("steps", "are too many", "pass fewer")
+
+    earlier = {path.name: path.read_bytes() for path in output.iterdir()}
+    for run, code, said in ((interrupted, 130, "is left as it was"), (failed, 1, "of 5 parts have a record")):
+        monkeypatch.setattr(study, "run", run)
+        stopped = runner.invoke(group, [*command, "--force"])
+        assert stopped.exit_code == code
+        assert f"0 of {len(small)} parts have a record" in stopped.output
+        assert said in stopped.output.replace(f"of {len(small)} p", "of 5 p")
+        assert {path.name: path.read_bytes() for path in output.iterdir()} == earlier
+    monkeypatch.setattr(study, "run", interrupted_later)
     stopped = runner.invoke(group, [*command, "--force"])
     assert stopped.exit_code == 130
-    assert "the same command continues" in stopped.output
-    assert not (output / "results.jsonl").exists()
+    assert "the same command without --force continues" in stopped.output
+    assert len(records.read(output / "results.jsonl")) == 1
+    assert {path.name for path in output.iterdir()} == set(earlier)
+
+
+def test_force_leaves_a_file_alone_that_has_no_records(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_text('{"mine": 1}\n')
+    done = CliRunner().invoke(group, ["reproduce", "gaussian", "--tiny", "--output", str(tmp_path), "--force"])
+    assert done.exit_code != 0
+    assert "has no record of a study; choose another folder" in str(done.exception)
+    assert (tmp_path / "results.jsonl").read_text() == '{"mine": 1}\n'
 
 
 @pytest.mark.skipif(not FOLDER.exists(), reason="the source distribution has no experiments")

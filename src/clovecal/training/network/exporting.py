@@ -184,7 +184,7 @@ def export(
             where.begin(wanted, outputs=names, overwrite=overwrite, weights=resources.weights)
         try:
             network = _train(where, data, wanted, recipe, resources, checkpoint_every, progress)
-        except InputError:
+        except BaseException:  # a signal too: what was to be replaced is put back
             if is_first_process():
                 where.give_up()
             raise

@@ -20,8 +20,9 @@ from torch import nn
 import clovecal
 from clovecal.datasets import Files, LazyDataset, Texts, resized_to
 from clovecal.errors import InputError, OutputExists
-from clovecal.files import Defect, read_text, replacing
+from clovecal.files import Defect, SetAside, read_text, replacing
 from clovecal.training._tensors import save_arrays, save_tensors
+from clovecal.training.loop.processes import is_first_process
 from clovecal.training.network.backbones import BACKBONES, backbone, build
 from clovecal.training.network.preparing import Preparation
 from clovecal.training.network.recipe import PREPARED, Recipe, recipe_of
@@ -153,7 +154,8 @@ class NetworkFolder:
     Notes
     -----
     A run has begun when there is a checkpoint to continue from. Before that its folder may be taken by another run;
-    after it the folder is refused to any other run, unless that is to replace it. Files that are not the run's stay.
+    after it the folder is refused to any other run, unless that is to replace it: then what the earlier run has written
+    is set aside, and removed when the new run has begun in this sense, or put back. Files that are not the run's stay.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -165,6 +167,7 @@ class NetworkFolder:
         # Of the training without a penalty that comes before the one with a penalty that heads have chosen.
         self.first_checkpoint = self.path / "training-first.safetensors"
         self.first_log = self.path / "training-first.jsonl"
+        self._earlier = SetAside(self.path, self.description.name)
 
     @property
     def trained(self) -> bool:
@@ -180,6 +183,8 @@ class NetworkFolder:
         """Refuse a folder that holds something else than this very run."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"path {str(self.path)!r}", "is a file", "name a folder for the network and its tables")
+        if is_first_process():
+            self._settle()  # a run may have been killed that was to replace another
         if not self.description.exists():
             if self.path.exists() and any(self.path.iterdir()):
                 raise InputError(f"folder {str(self.path)!r}", "holds other files", "name a new one")
@@ -225,7 +230,10 @@ class NetworkFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         if self.has_begun and not overwrite:
             return
-        self._clear()
+        if self.has_begun:
+            self._earlier.keep(self._written())
+        else:
+            self._clear()
         content = {"format": FORMAT, "version": VERSION, "clovecal": clovecal.__version__, **wanted.as_json()}
         content["weights"] = None if weights is None else str(weights.absolute())
         content["outputs"] = list(outputs)
@@ -233,10 +241,11 @@ class NetworkFolder:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def give_up(self) -> None:
-        """Leave nothing behind of a run that failed before it had anything to continue from."""
+        """Leave nothing behind of a run that failed before it had anything to continue from, but what was there."""
+        self._settle()
         if not self.has_begun:
             self._clear()
-            if not any(self.path.iterdir()):
+            if self.path.exists() and not any(self.path.iterdir()):
                 self.path.rmdir()
 
     def save(self, network: nn.Module, facts: Mapping[str, str]) -> None:
@@ -246,6 +255,7 @@ class NetworkFolder:
             save_tensors(tensors, temporary, facts)
         for path in (self.checkpoint, self.first_checkpoint):
             path.unlink(missing_ok=True)
+        self._settle()
 
     def check_weights(self, network: nn.Module) -> dict[str, str]:
         """Return the facts that were saved, or refuse weights that do not fit this network."""
@@ -354,19 +364,28 @@ class NetworkFolder:
             "train the network again",
         )
 
+    def _settle(self) -> None:
+        """Remove what was set aside if the run that replaces it has begun, else put it back."""
+        if self._earlier.whole and not self.has_begun:
+            self._clear()
+        self._earlier.settle(replaced=self.has_begun)
+
     def _clear(self) -> None:
-        """Remove what an earlier run has written, as it said in its description; of that, only what a run writes."""
+        """Remove what an earlier run has written."""
+        for path in self._written():
+            path.unlink(missing_ok=True)
+
+    def _written(self) -> list[Path]:
+        """Return what a run has written, as it said in its description, which comes last: it says what is whose."""
         if not self.description.exists():  # else the files are not a run's
-            return
+            return []
         try:
             named = self._content().get("outputs")
         except InputError:
             named = None
         outputs = [name for name in named if _is_output(name)] if isinstance(named, list) else []
         own = (self.checkpoint, self.first_checkpoint, self.weights, self.log, self.first_log)
-        for path in (*(self.path / name for name in outputs), *own):
-            path.unlink(missing_ok=True)
-        self.description.unlink()  # last: it says what is whose
+        return [*(self.path / name for name in outputs), *own, self.description]
 
 
 def load_network(folder: str | Path, *, resources: Resources | None = None) -> TrainedNetwork:
