@@ -26,8 +26,8 @@ class Ended:
     err: str
 
 
-def in_a_child(arguments, folder):
-    """Run the command in a forked child, bounded in time and memory."""
+def in_a_child(arguments, folder, prepare=None):
+    """Run the command in a forked child, bounded in time and memory, after what is to be prepared there."""
     out, err = folder / ".out", folder / ".err"
     child = os.fork()
     if child == 0:
@@ -40,6 +40,8 @@ def in_a_child(arguments, folder):
             resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             sys.argv = ["clovecal", *arguments]
+            if prepare is not None:
+                prepare()
             from clovecal.cli import main
 
             try:
@@ -93,9 +95,9 @@ def hostile(tmp_path, monkeypatch):
     """Return a function that runs a command line in a child, and demands a result or one sentence."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments, code=None):
+    def call(*arguments, code=None, prepare=None):
         before = set(tmp_path.iterdir())
-        ended = in_a_child(arguments, tmp_path)
+        ended = in_a_child(arguments, tmp_path, prepare)
         assert "Traceback" not in ended.err, ended.err
         assert ended.code in ((0, 2) if code is None else (code,)), (ended.code, ended.err)
         if ended.code:
