@@ -40,6 +40,7 @@ test-trainers: $(TRAINERS)/.done
 # Kills at hundreds of moments, of which the tests try a few.
 faults: $(VENV)/.dev
 	CLOVECAL_KILLS=70 $(BIN)/python -m pytest tests/faults
+	CLOVECAL_EXAMPLES=2500 CLOVECAL_CHANGES=12 $(BIN)/python -m pytest tests/hostile
 
 # Those that need a GPU (losses, ensemble, densenet) are for a machine that has one: see benchmarks/README.md.
 bench: $(VENV)/.dev

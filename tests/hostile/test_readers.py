@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from clovecal import HierarchicalCalibrator, InputError, RobustIsotonic, load_calibrator
 from clovecal.tables import read_predictions
 from clovecal.tables.features import read_features
-from clovecal.training.sweep.running import read_sweep
 
 EXAMPLES = int(os.environ.get("CLOVECAL_EXAMPLES", "60"))
 BYTES = 6 << 30
@@ -87,6 +86,12 @@ def _npz():
     return sink.getvalue()
 
 
+def _members(path):
+    from clovecal.training.sweep.running import read_sweep  # which needs torch
+
+    return read_sweep(path).members("rows")
+
+
 def _saved(calibrator, path):
     rng = np.random.default_rng(0)
     p, domains = rng.uniform(size=80), np.arange(80) % 3
@@ -100,7 +105,7 @@ READERS = {
     "arrow": (_arrow, lambda path: read_predictions(path)),
     "parquet": (_parquet, lambda path: read_predictions(path)),
     "npz": (_npz, lambda path: read_features(path).training_labels()),
-    "toml": (lambda: SETTINGS.encode(), lambda path: read_sweep(path).members("rows")),
+    "toml": (lambda: SETTINGS.encode(), _members),
 }
 # What formats give a meaning to: ends, nesting, numbers beyond any, other scripts, headers of archives.
 TOKENS = [
