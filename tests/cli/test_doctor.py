@@ -60,7 +60,7 @@ def test_a_missing_extra_is_named_with_the_line_that_installs_it_and_there_is_no
     assert (code, err) == (0, "")
     assert line_of(out, "tables") == "tables   lacks pyarrow: pip install 'clovecal[tables]'"
     assert line_of(out, "train") == "train    lacks safetensors, torch: pip install 'clovecal[train]'"
-    # images = clovecal[train,tables] + pillow: what it lacks is looked up through the extras it names
+    # images = clovecal[train,tables] + pillow
     lacks = line_of(out, "images").partition("lacks ")[2].partition(":")[0].split(", ")
     assert sorted(lacks) == ["pillow", "pyarrow", "safetensors", "torch"]
     assert line_of(out, "GPU") == "GPU      not asked for, because torch is not installed"
@@ -78,6 +78,17 @@ def test_a_torch_that_breaks_at_its_import_is_one_line(tmp_path):
     )
     assert done.stderr == ""
     assert line_of(done.stdout, "GPU") == "GPU      torch fails: OSError: libcudart.so: cannot open shared object file"
+
+
+def test_a_folder_on_the_path_that_was_never_installed_has_no_metadata_and_no_traceback(run, monkeypatch):
+    def metadata(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "metadata", metadata)
+    code, out, err = run("doctor")
+    assert (code, err) == (0, "")
+    assert "GPU      " in out
+    assert "pip install" not in out
 
 
 def test_data_folders_are_told_and_whether_they_are_there(run, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, metadata, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,28 +65,15 @@ def command(as_json: bool) -> None:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Return the packages of a plain install and of each extra, which may name others, as the metadata says."""
+    """Return the packages of a plain install and of each extra, as the metadata says: there no extra names another."""
     named: dict[str, list[str]] = {}
-    try:
-        lines = metadata("clovecal").get_all("Requires-Dist") or []
-    except PackageNotFoundError:  # a folder that was put on the path
-        return named
-    for line in lines:
-        name = re.match(r"[\w.-]+", line)
-        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
-        inside = re.match(r"clovecal\[([\w,\s-]+)\]", line)
-        if name is not None:
-            what = [f"[{one.strip()}]" for one in inside[1].split(",")] if inside else [name[0]]
-            named.setdefault(extra[1] if extra else _PLAIN, []).extend(what)
-    return {extra: _with_those_of_others(names, named) for extra, names in named.items()}
-
-
-def _with_those_of_others(names: list[str], named: dict[str, list[str]]) -> list[str]:
-    flat: dict[str, None] = {}
-    for name in names:
-        inside = _with_those_of_others(named.get(name[1:-1], []), named) if name.startswith("[") else [name]
-        flat.update(dict.fromkeys(inside))
-    return list(flat)
+    with suppress(PackageNotFoundError):  # a folder that was put on the path
+        for line in metadata("clovecal").get_all("Requires-Dist") or []:
+            name = re.match(r"[\w.-]+", line)
+            extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
+            if name is not None:
+                named.setdefault(extra[1] if extra else _PLAIN, []).append(name[0])
+    return named
 
 
 def _installed(name: str) -> str | None:
