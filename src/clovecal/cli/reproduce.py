@@ -127,10 +127,10 @@ def _reproduce(
                         study.run(plan, progress=progress)
                 except KeyboardInterrupt:
                     again = "the same command without --force" if force else "the same command"
-                    if files[0].exists():
+                    if files[0].exists() or not force:
                         click.echo(f"clovecal: interrupted; what is done is kept, and {again} continues.", err=True)
                     else:
-                        click.echo(f"clovecal: interrupted; {output} is left as it was.", err=True)
+                        click.echo(f"clovecal: interrupted; the records in {output} are left as they were.", err=True)
                     sys.exit(130)
     if _is_first_process():
         _show(study, output, plan)

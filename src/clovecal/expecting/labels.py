@@ -204,8 +204,8 @@ def labels_needed(
     >>> found = labels_needed(y, 1 / (1 + np.exp(-logit)), domains=domain, labels=(0, 20, 100), draws=2)
     >>> found.how, len(found.domains), [step.labels for step in found.steps]
     ('left out', 12, [0, 20, 100])
-    >>> found.steps[1].change.high < 0
-    True
+    >>> found.steps[1].change.value < 0, found.steps[2].change.high < 0
+    (True, True)
     """
     rows = Rows.of(y, p, domains=domains, sample_weight=sample_weight, task=task, positive=positive)
     return labels_needed_of(

@@ -180,7 +180,7 @@ def test_the_command_writes_records_and_figure_goes_on_and_starts_anew_with_forc
         raise InputError("steps", "are too many", "pass fewer")
 
     earlier = {path.name: path.read_bytes() for path in output.iterdir()}
-    for run, code, said in ((interrupted, 130, "is left as it was"), (failed, 1, "of 5 parts have a record")):
+    for run, code, said in ((interrupted, 130, "are left as they were"), (failed, 1, "of 5 parts have a record")):
         monkeypatch.setattr(study, "run", run)
         stopped = runner.invoke(group, [*command, "--force"])
         assert stopped.exit_code == code
