@@ -61,7 +61,7 @@ def test_every_network_of_appendix_b_is_known_and_shape_checked():
 
 
 @pytest.mark.parametrize("name", BERTS)
-def test_a_bert_of_a_name_has_the_features_and_weights_that_are_known_of_it(name):
+def test_a_bert_of_a_name_has_the_features_and_weights_that_are_known_of_it(vision, name):
     transformers = pytest.importorskip("transformers")
     layers, width, heads, words = BERTS[name]
     config = transformers.BertConfig(
@@ -224,7 +224,7 @@ def test_the_tables_are_made_with_the_papers_networks(vision, bert_folder, tmp_p
         backbone=backbone,
         head_steps=5,
         batch_size=26,
-        miniature=wilds.Miniature(rows=600 if dataset == "civilcomments" else 100, size=32, epochs=1),
+        miniature=wilds.Miniature(rows=600 if dataset in ("civilcomments", "fmow") else 100, size=32, epochs=1),
         resources=Resources(device="cpu", weights=weights),
     )
     wilds.run(plan)
